@@ -1,0 +1,1 @@
+"""Tools for a language model that cannot hurt their owner."""

@@ -1,0 +1,233 @@
+"""Every error that the library raises, drawn as a tree.
+
+::
+
+    SandboxedToolsError
+    ├── ToolDefinitionError        the author of a tool wrote something that cannot be right
+    ├── ConfigurationError         the operator's settings cannot be used
+    │   ├── InvalidLimits            a limit that is malformed, not finite, or over a ceiling
+    │   └── InvalidWorkspace         a workspace that may not be used, and why
+    ├── CallError                  this call was not carried out; a model may be told why
+    │   ├── ToolNotFound
+    │   ├── InvalidInput             with field paths
+    │   ├── PermissionDenied         a rule, a mode or a person said no
+    │   ├── NotAuthorized            a tool was called past its Toolbox
+    │   ├── NotMovable               the call belongs in a container and cannot travel there
+    │   ├── PathRefused              a path that leaves the workspace, or is no regular file
+    │   ├── PendingChanges           held changes must be decided first
+    │   └── ToolFailed               the tool's own code raised
+    └── SandboxUnavailable         the sandbox itself failed; the call did not fall back to the host
+        ├── EngineNotFound           no engine answers
+        ├── EngineForbidden          an engine is there, and this user may not talk to it
+        ├── EngineFault              the engine answered with a fault, or went away
+        ├── ImageUnavailable         the image is missing, or its build failed
+        ├── ImageRefused             the image's configuration would weaken the sandbox
+        ├── UnsupportedOnEngine      this engine cannot enforce what was asked for
+        └── Overloaded               admission said no; the host or a budget is full
+
+Two audiences never mix. ``str(error)`` and ``error.for_model`` are safe to show to a model and say
+what it can do next. ``error.operator_detail`` may hold paths, engine messages and identifiers, and
+is for the person who runs the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = [
+    "CallError",
+    "ConfigurationError",
+    "EngineFault",
+    "EngineForbidden",
+    "EngineNotFound",
+    "FieldError",
+    "ImageRefused",
+    "ImageUnavailable",
+    "InvalidInput",
+    "InvalidLimits",
+    "InvalidWorkspace",
+    "NotAuthorized",
+    "NotMovable",
+    "Overloaded",
+    "PathRefused",
+    "PendingChanges",
+    "PermissionDenied",
+    "SandboxUnavailable",
+    "SandboxedToolsError",
+    "ToolDefinitionError",
+    "ToolFailed",
+    "ToolNotFound",
+    "UnsupportedOnEngine",
+]
+
+
+class SandboxedToolsError(Exception):
+    """The root: catch it to catch everything that this library raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, operator_detail: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.operator_detail = operator_detail
+
+    @property
+    def for_model(self) -> str:
+        """What a model may be told: what happened, what was expected, the next step."""
+        return self.message
+
+
+class ToolDefinitionError(SandboxedToolsError):
+    """A tool's definition contradicts itself, or names something that does not exist."""
+
+    code = "tool_definition"
+
+
+class ConfigurationError(SandboxedToolsError):
+    """Settings that cannot be used: unknown, malformed, or dangerous."""
+
+    code = "configuration"
+
+
+class InvalidLimits(ConfigurationError):
+    """A limit that is malformed, not finite, out of range, or over a ceiling."""
+
+    code = "invalid_limits"
+
+
+class InvalidWorkspace(ConfigurationError):
+    """A folder that may not be a workspace, with the reason in words."""
+
+    code = "invalid_workspace"
+
+
+class CallError(SandboxedToolsError):
+    """One call was not carried out. Nothing of the tool's work has been done."""
+
+    code = "call"
+
+
+class ToolNotFound(CallError):
+    """No enabled tool has this name or alias."""
+
+    code = "tool_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing that is wrong with an input: where (``limits.0.size``), what, and a code."""
+
+    path: str
+    message: str
+    code: str
+
+
+class InvalidInput(CallError):
+    """The input does not fit the tool's schema or its own rules. ``fields`` names each place."""
+
+    code = "invalid_input"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        fields: tuple[FieldError, ...] = (),
+        operator_detail: str | None = None,
+    ) -> None:
+        super().__init__(message, operator_detail=operator_detail)
+        self.fields = fields
+
+
+class PermissionDenied(CallError):
+    """A rule, a mode, or a person said no, or there was nobody to ask."""
+
+    code = "permission_denied"
+
+
+class NotAuthorized(CallError):
+    """A tool was called without a context minted by a Toolbox for this very call."""
+
+    code = "not_authorized"
+
+
+class NotMovable(CallError):
+    """The call belongs in a container, and this tool cannot execute there."""
+
+    code = "not_movable"
+
+
+class PathRefused(CallError):
+    """A path that a host tool will not open. ``reason`` says which rule refused it."""
+
+    code = "path_refused"
+
+    def __init__(
+        self, message: str, *, reason: str = "outside", operator_detail: str | None = None
+    ) -> None:
+        super().__init__(message, operator_detail=operator_detail)
+        self.reason = reason
+
+
+class PendingChanges(CallError):
+    """The workspace has held changes; a host tool would show another tree than the container."""
+
+    code = "pending_changes"
+
+
+class ToolFailed(CallError):
+    """The tool's own code raised; the original exception is ``__cause__``."""
+
+    code = "tool_failed"
+
+
+class SandboxUnavailable(SandboxedToolsError):
+    """The sandbox could not run the call. It was not run anywhere else instead."""
+
+    code = "sandbox_unavailable"
+
+
+class EngineNotFound(SandboxUnavailable):
+    """No container engine answers here; the message lists what was tried and what to do."""
+
+    code = "engine_not_found"
+
+
+class EngineForbidden(SandboxUnavailable):
+    """An engine is there, but this user may not talk to it."""
+
+    code = "engine_forbidden"
+
+
+class EngineFault(SandboxUnavailable):
+    """The engine answered with a fault, or went away in the middle of a call."""
+
+    code = "engine_fault"
+
+
+class ImageUnavailable(SandboxUnavailable):
+    """The image is not there, or could not be built."""
+
+    code = "image_unavailable"
+
+
+class ImageRefused(SandboxUnavailable):
+    """The image's configuration (volumes, ``LD_*``, our label keys, …) would weaken the sandbox."""
+
+    code = "image_refused"
+
+
+class UnsupportedOnEngine(SandboxUnavailable):
+    """This engine or kernel cannot enforce what was asked for."""
+
+    code = "unsupported_on_engine"
+
+
+class Overloaded(SandboxUnavailable):
+    """Too many calls, or too little of the host left. ``what`` names what was full."""
+
+    code = "overloaded"
+
+    def __init__(self, message: str, *, what: str, operator_detail: str | None = None) -> None:
+        super().__init__(message, operator_detail=operator_detail)
+        self.what = what

@@ -1,0 +1,180 @@
+"""What any sandbox must do, whatever runs behind it.
+
+``testing.conformance`` is the executable form of this contract: any backend can be put through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from sandboxed_tools.tool.command import Command
+from sandboxed_tools.tool.limits import Limits
+from sandboxed_tools.tool.result import ChangeSummary, ExecResult, Stream, WorkspaceView
+
+__all__ = [
+    "Capabilities",
+    "Capability",
+    "ChangesMode",
+    "ContainerUser",
+    "Mount",
+    "Network",
+    "OutputSink",
+    "Sandbox",
+    "SandboxSpec",
+    "View",
+    "ViewProvider",
+    "WorkspaceAccess",
+    "WorkspaceMount",
+]
+
+ChangesMode = Literal["discard", "hold", "apply"]
+WorkspaceAccess = Literal["read_only", "copy_on_write"]
+Network = Literal["none", "bridge"]
+
+OutputSink = Callable[[Stream, bytes], None]
+"""Called with each piece of live output, in order for each stream. It runs apart from the pump that
+reads the engine: it may be slow, and what it raises is reported, not propagated into the pump. When
+it falls far behind, pieces are dropped from the live view (never from the result)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceMount:
+    """The folder that a call works on: its resolved host path and how the call may see it.
+
+    Inside, it stands at the same path as on the host, and at ``/workspace``.
+    """
+
+    source: Path
+    access: WorkspaceAccess = "copy_on_write"
+    changes: ChangesMode = "discard"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """Everything that makes a sandbox what it is, apart from the command.
+
+    Two calls with equal specs can be served by containers made from the same mould.
+    ``image`` is a reference; the backend resolves it to a digest before use.
+    """
+
+    image: str
+    limits: Limits = field(default_factory=Limits)
+    workspace: WorkspaceMount | None = None
+    network: Network = "none"
+    runtime: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUser:
+    """The numeric user of a container; never 0."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount of a view, as the engine is to make it.
+
+    ``bind``: ``source`` is mounted read-only. ``overlay``: the engine makes an overlay of ``lowers``
+    (topmost first), ``upper`` and ``work``. Each is mounted at every one of ``targets``.
+    """
+
+    kind: Literal["bind", "overlay"]
+    targets: tuple[str, ...]
+    source: str = ""
+    lowers: tuple[str, ...] = ()
+    upper: str = ""
+    work: str = ""
+
+
+class View(Protocol):
+    """A workspace as one container sees it; made before the container, ended after it."""
+
+    @property
+    def kind(self) -> WorkspaceView: ...
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]: ...
+
+    @property
+    def cwd(self) -> str:
+        """Where a command starts when it names no directory: the workspace's own path."""
+        ...
+
+    def settle(self, *, ended_by_itself: bool) -> ChangeSummary:
+        """Decide about the changes, after every process of the call is dead. Blocking."""
+        ...
+
+    def close(self) -> None:
+        """Release mounts and folders. Blocking, and safe to call more than once."""
+        ...
+
+
+class ViewProvider(Protocol):
+    """Makes views. Implemented by ``workspace`` and handed to a backend by the runtime."""
+
+    def open(self, workspace: WorkspaceMount, user: ContainerUser) -> View:
+        """Make the view that ``user`` may work on. Blocking.
+
+        Raises:
+            InvalidWorkspace: the folder may not be used, with the reason.
+            UnsupportedOnEngine: this machine cannot give such a view.
+        """
+        ...
+
+    def gc(self) -> int:
+        """Release what dead owners left behind; returns how many views. Blocking."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """One thing that the engine may or may not enforce here, and the evidence.
+
+    ``state``: ``enforced`` was proved by a probe, ``weaker`` works with a stated difference,
+    ``missing`` does not hold, ``unknown`` could not be probed.
+    """
+
+    name: str
+    state: Literal["enforced", "weaker", "missing", "unknown"]
+    evidence: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What was found and proved about a backend on this machine."""
+
+    backend: str
+    facts: dict[str, str]
+    items: tuple[Capability, ...]
+
+
+class Sandbox(Protocol):
+    """Runs one command in an environment that is thrown away afterwards."""
+
+    async def run(
+        self, spec: SandboxSpec, command: Command, on_output: OutputSink | None = None
+    ) -> ExecResult:
+        """Run ``command`` and return how it ended, with every process of it dead.
+
+        A command that fails is a result. On cancellation the processes are killed and everything
+        is released before the cancellation goes on.
+
+        Raises:
+            SandboxUnavailable: the sandbox itself failed, one subclass for each cause.
+            InvalidWorkspace: the workspace may not be used.
+        """
+        ...
+
+    async def capabilities(self) -> Capabilities:
+        """Probe what this sandbox really enforces here."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release everything; afterwards no container, volume or mount of this object is left."""
+        ...
