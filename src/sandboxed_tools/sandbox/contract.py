@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, Protocol
 
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
-from sandboxed_tools.tool.result import ChangeSummary, ExecResult, Stream, WorkspaceView
+from sandboxed_tools.tool.mounts import (
+    ChangesMode,
+    ContainerUser,
+    Mount,
+    View,
+    ViewProvider,
+    ViewUsage,
+    WorkspaceAccess,
+    WorkspaceMount,
+)
+from sandboxed_tools.tool.result import ExecResult, Stream
 
 __all__ = [
     "Capabilities",
@@ -26,30 +35,17 @@ __all__ = [
     "SandboxSpec",
     "View",
     "ViewProvider",
+    "ViewUsage",
     "WorkspaceAccess",
     "WorkspaceMount",
 ]
 
-ChangesMode = Literal["discard", "hold", "apply"]
-WorkspaceAccess = Literal["read_only", "copy_on_write"]
 Network = Literal["none", "bridge"]
 
 OutputSink = Callable[[Stream, bytes], None]
 """Called with each piece of live output, in order for each stream. It runs apart from the pump that
 reads the engine: it may be slow, and what it raises is reported, not propagated into the pump. When
 it falls far behind, pieces are dropped from the live view (never from the result)."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceMount:
-    """The folder that a call works on: its resolved host path and how the call may see it.
-
-    Inside, it stands at the same path as on the host, and at ``/workspace``.
-    """
-
-    source: Path
-    access: WorkspaceAccess = "copy_on_write"
-    changes: ChangesMode = "discard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,70 +61,6 @@ class SandboxSpec:
     workspace: WorkspaceMount | None = None
     network: Network = "none"
     runtime: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerUser:
-    """The numeric user of a container; never 0."""
-
-    uid: int
-    gid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """One mount of a view, as the engine is to make it.
-
-    ``bind``: ``source`` is mounted read-only. ``overlay``: the engine makes an overlay of ``lowers``
-    (topmost first), ``upper`` and ``work``. Each is mounted at every one of ``targets``.
-    """
-
-    kind: Literal["bind", "overlay"]
-    targets: tuple[str, ...]
-    source: str = ""
-    lowers: tuple[str, ...] = ()
-    upper: str = ""
-    work: str = ""
-
-
-class View(Protocol):
-    """A workspace as one container sees it; made before the container, ended after it."""
-
-    @property
-    def kind(self) -> WorkspaceView: ...
-
-    @property
-    def mounts(self) -> tuple[Mount, ...]: ...
-
-    @property
-    def cwd(self) -> str:
-        """Where a command starts when it names no directory: the workspace's own path."""
-        ...
-
-    def settle(self, *, ended_by_itself: bool) -> ChangeSummary:
-        """Decide about the changes, after every process of the call is dead. Blocking."""
-        ...
-
-    def close(self) -> None:
-        """Release mounts and folders. Blocking, and safe to call more than once."""
-        ...
-
-
-class ViewProvider(Protocol):
-    """Makes views. Implemented by ``workspace`` and handed to a backend by the runtime."""
-
-    def open(self, workspace: WorkspaceMount, user: ContainerUser) -> View:
-        """Make the view that ``user`` may work on. Blocking.
-
-        Raises:
-            InvalidWorkspace: the folder may not be used, with the reason.
-            UnsupportedOnEngine: this machine cannot give such a view.
-        """
-        ...
-
-    def gc(self) -> int:
-        """Release what dead owners left behind; returns how many views. Blocking."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,133 @@
+"""How a container sees a workspace: the values and contracts between views and backends.
+
+``workspace`` makes views, ``sandbox`` mounts them; neither imports the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from sandboxed_tools.tool.result import ChangeSummary, WorkspaceView
+
+__all__ = [
+    "ChangesMode",
+    "ContainerUser",
+    "Mount",
+    "View",
+    "ViewChoice",
+    "ViewProvider",
+    "ViewUsage",
+    "WorkspaceAccess",
+    "WorkspaceMount",
+]
+
+ChangesMode = Literal["discard", "hold", "apply"]
+WorkspaceAccess = Literal["read_only", "copy_on_write"]
+ViewChoice = Literal["auto", "overlay", "copy"]
+"""``auto`` takes an overlay where one can be had, and a copied tree otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceMount:
+    """The folder that a call works on: its resolved host path and how the call may see it.
+
+    Inside, it stands at the same path as on the host, and at ``/workspace``. ``session`` names the
+    session whose held changes the call sees as if they had been applied; ``None`` sees none.
+    """
+
+    source: Path
+    access: WorkspaceAccess = "copy_on_write"
+    changes: ChangesMode = "discard"
+    view: ViewChoice = "auto"
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUser:
+    """The numeric user of a container; never 0."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount of a view, as the engine is to make it.
+
+    ``bind``: ``source`` is mounted, read-only unless ``read_only`` is false. ``overlay``: the engine
+    makes a ``local`` volume of type ``overlay`` out of ``lowers`` (topmost first), ``upper`` and
+    ``work``, with the option ``userxattr`` where that is set. Each mount stands at every one of
+    ``targets``. No path of an overlay holds a comma, colon, backslash or other byte that mount
+    options cannot carry, and no target one that the engine's interface cannot.
+    """
+
+    kind: Literal["bind", "overlay"]
+    targets: tuple[str, ...]
+    source: str = ""
+    lowers: tuple[str, ...] = ()
+    upper: str = ""
+    work: str = ""
+    read_only: bool = True
+    userxattr: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewUsage:
+    """What the changes of one view hold at this moment: allocated bytes, and entries."""
+
+    changed_bytes: int = 0
+    entries: int = 0
+
+
+class View(Protocol):
+    """A workspace as one container sees it; made before the container, ended after it."""
+
+    @property
+    def kind(self) -> WorkspaceView: ...
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]: ...
+
+    @property
+    def cwd(self) -> str:
+        """Where a command starts when it names no directory: the workspace's own path."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What differs from what was asked for, in words for ``ExecResult.warnings``."""
+        ...
+
+    def usage(self) -> ViewUsage:
+        """What the changes hold now, to be compared with ``changes_bytes`` and ``changes_entries``.
+
+        May be asked while the command runs, from any thread, and costs O(changes). Blocking.
+        """
+        ...
+
+    def settle(self, *, ended_by_itself: bool) -> ChangeSummary:
+        """Decide about the changes, after every process of the call is dead. Blocking."""
+        ...
+
+    def close(self) -> None:
+        """Release mounts and folders. Blocking, and safe to call more than once."""
+        ...
+
+
+class ViewProvider(Protocol):
+    """Makes views. Implemented by ``workspace`` and handed to a backend by the runtime."""
+
+    def open(self, workspace: WorkspaceMount, user: ContainerUser) -> View:
+        """Make the view that ``user`` may work on. Blocking.
+
+        Raises:
+            InvalidWorkspace: the folder may not be used, with the reason.
+            UnsupportedOnEngine: this machine cannot give such a view.
+        """
+        ...
+
+    def gc(self) -> int:
+        """Release what dead owners left behind; returns how many views. Blocking."""
+        ...
