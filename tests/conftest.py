@@ -1,0 +1,132 @@
+"""What every test shares: a state folder of its own, the real engine, and a check for leaks.
+
+The session has its own state folder, hence its own installation id, hence its own labels: whatever
+is left on the engine with these labels at the end was leaked by this very session, also when other
+sessions share the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import docker
+
+    from sandboxed_tools.sandbox.docker.engine import Engine
+
+IS_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
+LEAK_DEADLINE_S = 20.0
+
+SESSION_ROOT = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    root = Path(tempfile.mkdtemp(prefix="st-tests-"))
+    for name in ("state", "tmp"):
+        (root / name).mkdir(mode=0o700)
+    # Reachable by containers' users, as the parents of a workspace are on a real machine.
+    root.chmod(0o711)
+    (root / "tmp").chmod(0o711)
+    config.stash[SESSION_ROOT] = root
+    os.environ["SANDBOXED_TOOLS_STATE_DIR"] = str(root / "state")
+    os.environ["TMPDIR"] = str(root / "tmp")
+    tempfile.tempdir = None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    # Not shutil.rmtree: it is recursive, and tests make trees that are thousands of folders deep.
+    root = config.stash[SESSION_ROOT]
+    subprocess.run(["rm", "-rf", "--one-file-system", "--", root], check=False, timeout=120)
+
+
+def _find_engine() -> Engine | str:
+    from sandboxed_tools.errors import SandboxedToolsError
+    from sandboxed_tools.sandbox.docker.engine import find_engine
+
+    try:
+        return find_engine()
+    except SandboxedToolsError as error:
+        return f"{error} ({error.operator_detail})"
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The engine of this machine. Without one: failure in CI, a skip with the reason elsewhere."""
+    found = _find_engine()
+    if isinstance(found, str):
+        if IS_CI:
+            pytest.fail(found, pytrace=False)
+        pytest.skip(found)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _engine_for_marked_tests(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("engine") is not None:
+        request.getfixturevalue("engine")
+
+
+@pytest.fixture
+def api(engine: Engine) -> Iterator[docker.APIClient]:
+    """A client of the engine, closed after the test."""
+    client = engine.api()
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _leaks_on_engine() -> list[str]:
+    if "docker" not in sys.modules:
+        return []
+    found = _find_engine()
+    if isinstance(found, str):
+        return []
+    from sandboxed_tools.tool.state import installation_id
+
+    mine = {"label": f"sandboxed-tools.installation={installation_id()}"}
+    client = found.api()
+    try:
+        containers = client.containers(all=True, filters=mine)
+        volumes = client.volumes(filters=mine)["Volumes"] or []
+        networks = client.networks(filters=mine)
+    finally:
+        client.close()
+    return [
+        *(f"container {c['Id'][:12]} {c['Names']} {c['Status']}" for c in containers),
+        *(f"volume {v['Name']}" for v in volumes),
+        *(f"network {n['Name']}" for n in networks),
+    ]
+
+
+def _leaks_on_host(root: Path) -> list[str]:
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    left = [
+        path
+        for path in (root / "tmp").iterdir()
+        if not path.name.startswith(("pytest-of-", "pytest-"))
+    ]
+    return [
+        *(f"mount {line.split()[4]}" for line in mounts.splitlines() if str(root) in line),
+        *(f"temporary {path}" for path in left),
+    ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    root = request.config.stash[SESSION_ROOT]
+    deadline = time.monotonic() + LEAK_DEADLINE_S
+    while leaks := [*_leaks_on_engine(), *_leaks_on_host(root)]:
+        if time.monotonic() > deadline:
+            pytest.fail("left behind by this session:\n" + "\n".join(leaks), pytrace=False)
+        time.sleep(0.2)
