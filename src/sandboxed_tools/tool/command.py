@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from sandboxed_tools.errors import FieldError, InvalidInput
 
-__all__ = ["MAX_ARGUMENT_BYTES", "MAX_ARGUMENTS_BYTES", "MAX_SCRIPT_BYTES", "Command"]
+__all__ = ["MAX_ARGUMENTS_BYTES", "MAX_ARGUMENT_BYTES", "MAX_SCRIPT_BYTES", "Command"]
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Longest single argument or variable: Linux refuses more in execve (MAX_ARG_STRLEN, execve(2))."""
