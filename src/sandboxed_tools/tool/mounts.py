@@ -54,13 +54,14 @@ class ContainerUser:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One mount of a view, as the engine is to make it.
+    """One mount of a view, as the engine is to make it at every one of ``targets``.
 
-    ``bind``: ``source`` is mounted, read-only unless ``read_only`` is false. ``overlay``: the engine
-    makes a ``local`` volume of type ``overlay`` out of ``lowers`` (topmost first), ``upper`` and
-    ``work``, with the option ``userxattr`` where that is set. Each mount stands at every one of
-    ``targets``. No path of an overlay holds a comma, colon, backslash or other byte that mount
-    options cannot carry, and no target one that the engine's interface cannot.
+    ``bind``: ``source`` is mounted without what is mounted below it, read-only unless ``read_only``
+    is false. ``overlay``: the engine makes one ``local`` volume of type ``overlay`` with the
+    options :attr:`overlay_options`. An overlay without ``upper`` has only lower folders, and the
+    kernel makes it read-only: unlike a bind, it does not lead to the sockets and FIFOs of the host.
+    The paths of an overlay hold no byte that mount options cannot carry. Targets are UTF-8, but may
+    hold colons and commas: name them in the engine's structured ``Mounts``, never in ``Binds``.
     """
 
     kind: Literal["bind", "overlay"]
@@ -70,7 +71,15 @@ class Mount:
     upper: str = ""
     work: str = ""
     read_only: bool = True
-    userxattr: bool = False
+    options: tuple[str, ...] = ()
+
+    @property
+    def overlay_options(self) -> str:
+        """The value of the volume's ``o`` option; ``type`` and ``device`` are ``overlay``."""
+        layers = [f"lowerdir={':'.join(self.lowers)}"]
+        if self.upper:
+            layers += [f"upperdir={self.upper}", f"workdir={self.work}"]
+        return ",".join([*layers, *self.options])
 
 
 @dataclass(frozen=True, slots=True)
