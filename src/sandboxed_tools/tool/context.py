@@ -107,6 +107,13 @@ def revoke(ticket: Ticket) -> None:
         _outstanding.discard(ticket)
 
 
+def _take(ticket: Ticket) -> bool:
+    with _lock:
+        known = ticket in _outstanding
+        _outstanding.discard(ticket)
+    return known
+
+
 def redeem(context: object, *, tool: object, tool_input: object) -> None:
     """Use up the context's ticket.
 
@@ -114,11 +121,12 @@ def redeem(context: object, *, tool: object, tool_input: object) -> None:
         NotAuthorized: there is none, it is used, or it is for another tool or input.
     """
     ticket = getattr(context, "ticket", None)
-    with _lock:
-        known = isinstance(ticket, Ticket) and ticket in _outstanding
-        if known:
-            _outstanding.discard(ticket)
-    if not known or ticket._tool is not tool or ticket._input is not tool_input:
+    if not (
+        isinstance(ticket, Ticket)
+        and _take(ticket)
+        and ticket._tool is tool
+        and ticket._input is tool_input
+    ):
         raise NotAuthorized(
             "This call was not authorized. Call the tool through a Toolbox: "
             "await box.call(tool, input); in a test, testing.call_directly(tool, input)."

@@ -1,0 +1,20 @@
+"""The sandbox that a Toolbox makes for itself when it is given none."""
+
+from __future__ import annotations
+
+from sandboxed_tools.sandbox.contract import Sandbox
+
+__all__ = ["open_default_sandbox"]
+
+
+def open_default_sandbox() -> Sandbox:
+    """The Docker backend on the engine that answers here. Blocking; nothing is started yet.
+
+    Raises:
+        EngineNotFound, EngineForbidden: with what was tried and what to do.
+    """
+    # Imported late: the docker client takes 110 ms to import, and host calls never need it.
+    from sandboxed_tools.sandbox.docker import DockerSandbox, find_engine
+    from sandboxed_tools.workspace import WorkspaceViews
+
+    return DockerSandbox(find_engine(), views=WorkspaceViews())
