@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
-from sandboxed_tools.bash import classify, should_run_in_sandbox
+from sandboxed_tools.bash import Verdict, classify, should_run_in_sandbox
 from sandboxed_tools.tool import (
     Command,
     Environment,
     ExecResult,
+    Reason,
     ToolInput,
     build_tool,
     for_model,
@@ -76,22 +77,23 @@ def _problem(tool_input: BashInput) -> str | None:
 def _flags(environment: Environment) -> Mapping[str, Any]:
     """The flags of Bash in one place: where git is trusted, and what a host run may read."""
 
-    def is_read_only(tool_input: BashInput) -> bool:
+    def verdict(tool_input: BashInput) -> Verdict:
         return classify(
             tool_input.command,
             trusted_workspace=environment.trusted_workspace,
             extra_specs=environment.extra_specs,
-        ).read_only
+        )
 
-    def needs_sandbox(tool_input: BashInput) -> bool:
-        return bool(
-            should_run_in_sandbox(
-                tool_input.command,
-                trusted_workspace=environment.trusted_workspace,
-                workspace=environment.workspace,
-                read_roots=environment.read_roots,
-                gate_available=environment.host_gate,
-            )
+    def is_read_only(tool_input: BashInput) -> bool:
+        return verdict(tool_input).read_only
+
+    def sandbox_reasons(tool_input: BashInput) -> tuple[Reason, ...]:
+        return should_run_in_sandbox(
+            tool_input.command,
+            trusted_workspace=environment.trusted_workspace,
+            workspace=environment.workspace,
+            read_roots=environment.read_roots,
+            gate_available=environment.host_gate,
         )
 
     return {
@@ -99,7 +101,11 @@ def _flags(environment: Environment) -> Mapping[str, Any]:
         "is_concurrency_safe": is_read_only,
         "is_idempotent": is_read_only,
         "is_destructive": lambda tool_input: not is_read_only(tool_input),
-        "needs_sandbox": needs_sandbox,
+        "needs_sandbox": lambda tool_input: bool(sandbox_reasons(tool_input)),
+        "flag_reasons": lambda tool_input: (
+            *verdict(tool_input).reasons,
+            *sandbox_reasons(tool_input),
+        ),
     }
 
 

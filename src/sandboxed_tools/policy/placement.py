@@ -24,7 +24,7 @@ def decide_placement(tool: AnyTool, flags: Flags, policy: Policy, *, trusted: bo
 
     In order: the call needs the sandbox; it runs a command that is not read-only; the policy wants
     everything contained, or the tool is not trusted; otherwise the host. All reasons that hold are
-    listed, the deciding one first, faults of flag functions last.
+    listed, the deciding one first, then what the tool says itself, faults of flag functions last.
     """
     contained: list[Reason] = []
     if flags.needs_sandbox:
@@ -38,8 +38,7 @@ def decide_placement(tool: AnyTool, flags: Flags, policy: Policy, *, trusted: bo
     if not trusted or tool.name in policy.untrusted:
         contained.append(Reason("not_trusted", f"{tool.name} is not among the trusted tools"))
     if contained:
-        return Placement("container", (*contained, *flags.faults))
+        return Placement("container", (*contained, *flags.reasons, *flags.faults))
     work = "a command that is proven read-only" if tool.runs_commands else "a trusted tool"
-    return Placement(
-        "host", (Reason("host", f"{work} that does not ask for the sandbox"), *flags.faults)
-    )
+    reason = Reason("host", f"{work} that does not ask for the sandbox")
+    return Placement("host", (reason, *flags.reasons, *flags.faults))

@@ -32,6 +32,7 @@ _CALLABLE_OPTIONS = frozenset(
         "map_result",
         "validate_input",
         "for_environment",
+        "flag_reasons",
         "check_permissions",
         "permission_pattern",
         "paths_read",

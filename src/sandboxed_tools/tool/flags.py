@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from sandboxed_tools.tool.defaults import WORST_CASE, Defaults
 from sandboxed_tools.tool.reason import Reason
 from sandboxed_tools.tool.schema import ToolInput
 
 __all__ = ["FLAG_NAMES", "Flags", "evaluate_flag", "evaluate_flags"]
-
-InputT = TypeVar("InputT", bound=ToolInput)
 
 FLAG_NAMES: tuple[str, ...] = tuple(WORST_CASE)
 
@@ -22,8 +20,9 @@ FLAG_NAMES: tuple[str, ...] = tuple(WORST_CASE)
 class Flags:
     """The flags of one tool for one input.
 
-    ``faults`` holds a reason for each flag whose function raised or returned no ``bool`` (it then
-    has its worst case), and for a contradiction found at run time.
+    ``reasons`` is what the tool itself says about this input, for people who ask why; no decision
+    rests on it. ``faults`` holds a reason for each flag whose function raised or returned no
+    ``bool`` (it then has its worst case), and for a contradiction found at run time.
     """
 
     is_read_only: bool
@@ -35,6 +34,7 @@ class Flags:
     requires_confirmation: bool
     is_reversible: bool
     confirmation_stated: bool
+    reasons: tuple[Reason, ...] = ()
     faults: tuple[Reason, ...] = ()
 
 
@@ -98,8 +98,15 @@ def evaluate_flags(stated: Mapping[str, Any], defaults: Defaults, tool_input: To
         is_open_world=value("is_open_world", defaults.values["is_open_world"]),
         is_reversible=value("is_reversible", defaults.values["is_reversible"]),
         confirmation_stated="requires_confirmation" in stated,
+        reasons=_own_reasons(stated.get("flag_reasons"), tool_input),
         faults=tuple(faults),
     )
 
 
-Flag = bool | Callable[[InputT], bool]
+def _own_reasons(explain: Any, tool_input: ToolInput) -> tuple[Reason, ...]:
+    if explain is None:
+        return ()
+    try:
+        return tuple(reason for reason in explain(tool_input) if isinstance(reason, Reason))
+    except Exception as error:  # noqa: BLE001  (an author's code; explanations decide nothing)
+        return (Reason("flag_fault", f"flag_reasons raised {type(error).__name__}"),)

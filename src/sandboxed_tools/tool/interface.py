@@ -21,6 +21,7 @@ from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.context import Context, Environment, PermissionDecision, redeem
 from sandboxed_tools.tool.defaults import Defaults
 from sandboxed_tools.tool.flags import Flags, evaluate_flag, evaluate_flags
+from sandboxed_tools.tool.reason import Reason
 from sandboxed_tools.tool.result import ExecResult
 from sandboxed_tools.tool.schema import ToolInput, parse_input
 
@@ -65,6 +66,7 @@ class ToolOptions(TypedDict, Generic[InputT, OutputT, ProgressT], total=False):
     is_open_world: bool | Callable[[InputT], bool]
     is_reversible: bool | Callable[[InputT], bool]
     is_enabled: bool | Callable[[], bool]
+    flag_reasons: Callable[[InputT], Sequence[Reason]]
     interrupt_behavior: Literal["block", "cancel"]
     max_retries: int
     defer_loading: bool
@@ -117,6 +119,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "is_open_world",
         "is_reversible",
         "is_enabled",
+        "flag_reasons",
         "interrupt_behavior",
         "max_retries",
         "defer_loading",
@@ -187,6 +190,10 @@ class Tool(Generic[InputT, OutputT, ProgressT]):
     def stated(self) -> frozenset[str]:
         """The names of what the author stated; the factory supplied everything else."""
         return frozenset(self._stated)
+
+    def stated_value(self, name: str) -> Any:
+        """What the author stated for ``name``; ``None`` when that is nothing."""
+        return self._stated.get(name)
 
     def for_environment(self, environment: Environment) -> Tool[InputT, OutputT, ProgressT]:
         """This tool as it is to be in one place; itself, unless its author said how it differs."""
@@ -425,6 +432,10 @@ class Tool(Generic[InputT, OutputT, ProgressT]):
         """Whether the tool exists at all right now."""
         stated = self._stated.get("is_enabled", self.defaults.values["is_enabled"])
         return evaluate_flag("is_enabled", stated)[0]
+
+    def flag_reasons(self, tool_input: InputT) -> tuple[Reason, ...]:
+        """What the tool says about its flags for this input; explains, and decides nothing."""
+        return self.flags(tool_input).reasons
 
     @property
     def interrupt_behavior(self) -> Literal["block", "cancel"]:

@@ -1,0 +1,88 @@
+"""``call``: one call of any tool, placed and authorized as in a program."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from sandboxed_tools.cli import exit_codes, options
+from sandboxed_tools.cli.as_json import dump, exec_object, plain, reasons_list
+from sandboxed_tools.cli.confirm import terminal_confirmer
+from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
+from sandboxed_tools.cli.run import limits_of
+from sandboxed_tools.errors import InvalidInput
+from sandboxed_tools.policy import Policy
+from sandboxed_tools.runtime import CallResult, Toolbox
+from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
+
+__all__ = ["call"]
+
+MAX_INPUT_BYTES = 64 * 1024 * 1024
+
+
+def call(
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="A tool's name: see `tools`.")],
+    raw_input: Annotated[
+        str, typer.Argument(metavar="JSON", help="Its input as an object; - reads standard input.")
+    ],
+    workspace: options.Workspace = None,
+    image: options.Image = None,
+    timeout: options.Timeout = None,
+    memory: options.Memory = None,
+    cpus: options.Cpus = None,
+    pids: options.Pids = None,
+    trusted_workspace: options.TrustedWorkspace = False,
+    as_json: options.Json = False,
+) -> None:
+    """Call a tool with a JSON input, on the host or in a container as the call deserves.
+
+    Ends with 0 when the call was carried out, whatever it came to; 1 when it was refused or failed.
+    """
+    with errors_end_the_program(as_json=as_json, code_of=exit_codes.of_call_error):
+        box = Toolbox(
+            workspace=workspace,
+            image=image or DEFAULT_IMAGE,
+            limits=limits_of(timeout, memory, cpus, pids),
+            policy=Policy(trusted_workspace=trusted_workspace),
+            confirmer=terminal_confirmer(),
+        )
+        result = anyio.run(_call, box, tool, _parsed(raw_input))
+    if as_json:
+        print_json(_object(result))
+        return
+    out().print(safe(result.text))
+    first = result.placement.reasons[0].message
+    stderr().print(safe(f"{result.tool}: {result.placement.where} ({first})", "dim"))
+
+
+def _parsed(text: str) -> object:
+    if text == "-":
+        data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+        if len(data) > MAX_INPUT_BYTES:
+            raise InvalidInput(f"The input is longer than {MAX_INPUT_BYTES} bytes.")
+        text = data.decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"The input is not JSON: {error}") from None
+
+
+async def _call(box: Toolbox, tool: str, raw_input: object) -> CallResult[Any]:
+    async with box:
+        return await box.call(tool, raw_input)
+
+
+def _object(result: CallResult[Any]) -> dict[str, Any]:
+    if result.exec is not None:
+        return {"tool": result.tool, **exec_object(result.exec, result.placement)}
+    return {
+        "tool": result.tool,
+        "output": json.loads(dump(plain(result.output))),
+        "placement": result.placement.where,
+        "reasons": reasons_list(result.placement.reasons),
+        "duration_s": result.duration_s,
+    }

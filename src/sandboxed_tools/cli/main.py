@@ -1,0 +1,71 @@
+"""The command line: one module for each command, put together here."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from importlib.metadata import version
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from sandboxed_tools.cli import tools
+from sandboxed_tools.cli.call import call
+from sandboxed_tools.cli.engine import doctor, gc, images, ps, setup
+from sandboxed_tools.cli.explain import explain
+from sandboxed_tools.cli.run import run
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="sandboxed-tools",
+    help="Tools for a language model that cannot hurt their owner.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# Options end at the first word of the command, so that `run ls -l` needs no `--`.
+app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command()(call)
+app.command()(explain)
+app.add_typer(tools.app, name="tools")
+app.command()(doctor)
+app.command()(ps)
+app.command()(gc)
+app.add_typer(images, name="images")
+app.command()(setup)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sandboxed-tools {version('sandboxed-tools')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Tools for a language model that cannot hurt their owner."""
+
+
+def _terminated(_: int, __: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """The console script. SIGTERM ends calls as Ctrl-C does: cancelled, and cleaned up after."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        app()
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

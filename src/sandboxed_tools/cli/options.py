@@ -1,0 +1,88 @@
+"""Options that several commands take, each declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sandboxed_tools.tool import Limits
+
+__all__ = [
+    "Cpus",
+    "Image",
+    "Json",
+    "Memory",
+    "NetworkOption",
+    "Pids",
+    "Runtime",
+    "Timeout",
+    "TrustedWorkspace",
+    "Workspace",
+    "limits_from",
+]
+
+_LIMITS = "Limits"
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Workspace = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        "-w",
+        metavar="DIR",
+        help="The folder to work on; seen copy-on-write in the container.",
+    ),
+]
+Image = Annotated[str | None, typer.Option("--image", help="The image of the container.")]
+Runtime = Annotated[
+    str | None, typer.Option("--runtime", help="The engine's runtime, such as runsc.")
+]
+NetworkOption = Annotated[
+    str, typer.Option("--network", help="none, or bridge for the engine's default network.")
+]
+TrustedWorkspace = Annotated[
+    bool,
+    typer.Option(
+        "--trusted-workspace",
+        help="Trust the workspace's git configuration: read-only git may run on the host.",
+    ),
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option("--timeout", "-t", metavar="SECONDS", rich_help_panel=_LIMITS, help="Wall clock."),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", "-m", metavar="SIZE", rich_help_panel=_LIMITS, help="As in 512m."),
+]
+Cpus = Annotated[
+    str | None,
+    typer.Option("--cpus", metavar="N", rich_help_panel=_LIMITS, help="Cores; at least 0.1."),
+]
+Pids = Annotated[
+    str | None,
+    typer.Option("--pids", metavar="N", rich_help_panel=_LIMITS, help="Processes and threads."),
+]
+
+
+def limits_from(
+    *,
+    timeout: str | None = None,
+    memory: str | None = None,
+    cpus: str | None = None,
+    pids: str | None = None,
+) -> Limits:
+    """Limits from the texts of the options; what is not given keeps its default.
+
+    Raises:
+        InvalidLimits: names each option that cannot be used and what it may be.
+    """
+    given: dict[str, Any] = {
+        "wall_s": timeout,
+        "memory_bytes": memory,
+        "cpus": cpus,
+        "pids": pids,
+    }
+    return Limits.of(**{name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,157 @@
+"""``run``: one command in a disposable container, with its output live."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal, cast
+
+import anyio
+import anyio.to_thread
+import typer
+
+from sandboxed_tools.builtin.bash import SANDBOX_ENV, bash_command
+from sandboxed_tools.cli import exit_codes, options
+from sandboxed_tools.cli.as_json import exec_object
+from sandboxed_tools.cli.console import errors_end_the_program, print_json, safe, stderr
+from sandboxed_tools.cli.live import LiveOutput
+from sandboxed_tools.errors import ConfigurationError, InvalidInput
+from sandboxed_tools.runtime import CallResult, Toolbox
+from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
+from sandboxed_tools.sandbox.contract import Network
+from sandboxed_tools.tool import Command, ExecResult, Limits, Tool, ToolInput, build_tool
+
+__all__ = ["run"]
+
+
+class RunInput(ToolInput):
+    """Nothing: the words of the command line may hold bytes that JSON cannot."""
+
+
+def run(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND…",
+            help="One word is read by bash; several are a program and its arguments.",
+        ),
+    ],
+    workspace: options.Workspace = None,
+    image: options.Image = None,
+    timeout: options.Timeout = None,
+    memory: options.Memory = None,
+    cpus: options.Cpus = None,
+    pids: options.Pids = None,
+    network: options.NetworkOption = "none",
+    runtime: options.Runtime = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable; may be repeated."),
+    ] = None,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", "-i", help="Pass standard input on; else it is empty.")
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Do not strip control sequences on a terminal.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Run a command in a disposable container.
+
+    Ends with the command's own exit code; 128+n for a signal, 124 for a timeout, 137 when memory
+    ran out, 122 for another limit, 125 when the sandbox failed, 126 when refused.
+    """
+    with errors_end_the_program(as_json=as_json):
+        command = _command(words, env or [], stdin=stdin)
+        box = Toolbox(
+            [_tool(command)],
+            workspace=workspace,
+            limits=limits_of(timeout, memory, cpus, pids),
+            image=image or DEFAULT_IMAGE,
+            network=_network(network),
+            runtime=runtime,
+            confirmer=_asked_for if network != "none" else None,
+        )
+        result = anyio.run(_call, box, None if as_json else raw)
+    outcome = cast(ExecResult, result.exec)
+    if as_json:
+        print_json(exec_object(outcome, result.placement))
+    else:
+        _report(outcome)
+    raise typer.Exit(exit_codes.of_result(outcome))
+
+
+def limits_of(
+    timeout: str | None, memory: str | None, cpus: str | None, pids: str | None
+) -> Limits:
+    return options.limits_from(timeout=timeout, memory=memory, cpus=cpus, pids=pids)
+
+
+def _network(value: str) -> Network:
+    if value not in ("none", "bridge"):
+        raise ConfigurationError(f"--network is none or bridge, not {value!r}.")
+    return cast(Literal["none", "bridge"], value)
+
+
+async def _asked_for(_: object) -> bool:
+    """Whoever typed ``--network`` has answered the question that the network raises."""
+    return True
+
+
+def _command(words: list[str], env: list[str], *, stdin: bool) -> Command:
+    variables = dict(SANDBOX_ENV)
+    for item in env:
+        name, found, value = item.partition("=")
+        if not found:
+            raise InvalidInput(f"--env takes NAME=VALUE, not {item!r}.")
+        variables[name] = value
+    if len(words) == 1:
+        if not words[0].strip():
+            raise InvalidInput("The command is empty.")
+        command = bash_command(words[0])
+    else:
+        command = Command(tuple(words))
+    return Command(
+        command.argv,
+        env=variables,
+        script=command.script,
+        stdin=_own_stdin() if stdin else None,
+    )
+
+
+async def _own_stdin() -> AsyncIterator[bytes]:
+    while data := await anyio.to_thread.run_sync(
+        sys.stdin.buffer.read1, 65_536, abandon_on_cancel=True
+    ):
+        yield data
+
+
+def _tool(command: Command) -> Tool[RunInput, ExecResult, None]:
+    return build_tool(
+        name="Run",
+        description="Run the command of the command line in a container.",
+        input_schema=RunInput,
+        command=lambda _: command,
+        needs_sandbox=True,
+    )
+
+
+async def _call(box: Toolbox, raw: bool | None) -> CallResult[ExecResult]:
+    async with box:
+        if raw is None:
+            return await box.call("Run", {})
+        with LiveOutput(raw=raw) as live:
+            return await box.call("Run", {}, on_output=live)
+
+
+def _report(result: ExecResult) -> None:
+    """Say on standard error what the exit code alone would not tell."""
+    notes = list(result.warnings)
+    if result.status not in ("exited", "signalled"):
+        notes.append(
+            f"ended by {result.status.replace('_', ' ')} after {result.phases.run_s:.1f} s"
+        )
+    if result.limits_hit:
+        notes.append(f"limits touched: {', '.join(sorted(result.limits_hit))}")
+    for note in notes:
+        stderr().print(safe(f"sandboxed-tools: {note}", "yellow"))
