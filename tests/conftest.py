@@ -69,10 +69,24 @@ def engine() -> Engine:
     return found
 
 
+@pytest.fixture(scope="session")
+def base_image(engine: Engine) -> str:
+    """The name of the image that calls run in, built first when this version of it is missing."""
+    from sandboxed_tools.errors import SandboxedToolsError
+    from sandboxed_tools.sandbox.docker.image_build import build_images
+    from sandboxed_tools.sandbox.docker.images import BASE_IMAGE
+
+    try:
+        build_images(engine)
+    except SandboxedToolsError as error:
+        pytest.fail(f"{error}\n{error.operator_detail}", pytrace=False)
+    return BASE_IMAGE
+
+
 @pytest.fixture(autouse=True)
 def _engine_for_marked_tests(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("engine") is not None:
-        request.getfixturevalue("engine")
+        request.getfixturevalue("base_image")
 
 
 @pytest.fixture
