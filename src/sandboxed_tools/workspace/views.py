@@ -1,0 +1,187 @@
+"""Choosing and making the view of a workspace that one container gets.
+
+The container never gets a writable path to the host. It works on an overlay whose lower layer is
+the workspace and whose upper layer is thrown away, or, where no overlay can be had, on a copy.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sandboxed_tools.errors import InvalidWorkspace, UnsupportedOnEngine
+from sandboxed_tools.tool.mounts import ContainerUser, Mount, WorkspaceMount
+from sandboxed_tools.tool.state import state_dir
+from sandboxed_tools.workspace.copy_tree import CopyReport, copy_tree
+from sandboxed_tools.workspace.cursor import TreeMoved
+from sandboxed_tools.workspace.engine_sight import EngineSees, EngineSight
+from sandboxed_tools.workspace.open_view import OpenView, tree_usage
+from sandboxed_tools.workspace.overlay import (
+    can_stand_in_options,
+    overlay_refusal,
+    trial_overlay,
+)
+from sandboxed_tools.workspace.overlay_layers import (
+    NoOverlay,
+    lead_to_workspace,
+    make_upper,
+    overlay_mount,
+)
+from sandboxed_tools.workspace.view_folder import ViewFolder, dead_view_folders
+from sandboxed_tools.workspace.view_source import (
+    Source,
+    check_users,
+    differences,
+    open_source,
+    targets,
+)
+
+__all__ = ["EngineSees", "WorkspaceViews"]
+
+_log = logging.getLogger(__name__)
+
+
+class WorkspaceViews:
+    """Makes views of workspaces; implements ``tool.mounts.ViewProvider``. Safe to share by threads.
+
+    ``engine_sees`` asks the engine about a path; without it the engine is taken to share this
+    machine's files and mounts.
+    """
+
+    def __init__(self, *, engine_sees: EngineSees | None = None) -> None:
+        self._sight = EngineSight(engine_sees)
+        self._refusals: dict[int, str | None] = {}
+
+    def open(self, workspace: WorkspaceMount, user: ContainerUser) -> OpenView:
+        """Make the view that ``user`` may work on. Blocking; O(1), or O(tree) for a copy.
+
+        Raises:
+            InvalidWorkspace: the folder may not be used, with the reason.
+            UnsupportedOnEngine: this machine or this engine cannot give such a view.
+            ConfigurationError: the state folder cannot be used.
+        """
+        with open_source(workspace.source) as source:
+            check_users(source, user)
+            if not self._sight.of_files():
+                raise UnsupportedOnEngine(
+                    "The engine does not share this machine's files, so it cannot be given the "
+                    "workspace. Use a local engine, or call without a workspace.",
+                    operator_detail="the engine does not find the state folder",
+                )
+            try:
+                if workspace.view == "copy":
+                    raise NoOverlay("a copy was asked for")
+                return self._overlay(source, workspace, user)
+            except NoOverlay as refusal:
+                if workspace.view == "overlay":
+                    raise UnsupportedOnEngine(
+                        "An overlay of this workspace cannot be made; let the view be 'copy'.",
+                        operator_detail=str(refusal),
+                    ) from None
+                return _copy(source, workspace, user, why=str(refusal))
+
+    def gc(self) -> int:
+        """Release what dead owners left behind; returns how many views. Blocking."""
+        released = 0
+        for folder in dead_view_folders(state_dir()):
+            try:
+                folder.remove()
+            except OSError:
+                _log.exception("view %s could not be removed", folder.path.name)
+            else:
+                released += 1
+        return released
+
+    def _overlay(self, source: Source, workspace: WorkspaceMount, user: ContainerUser) -> OpenView:
+        writable = workspace.access == "copy_on_write"
+        self._check_ground(source)
+        with _new_folder() as folder:
+            lead_to_workspace(folder, source, user)
+            if writable:
+                make_upper(folder, source, user)
+            else:
+                folder.empty.mkdir(mode=0o700)
+            mount = overlay_mount(folder, targets(source), writable=writable)
+            self._try_overlay(source, mount)
+            return OpenView(
+                kind="overlay" if writable else "read_only",
+                mounts=(mount,),
+                cwd=mount.targets[0],
+                folder=folder,
+                changed=folder.upper if writable else None,
+                warnings=differences(source),
+            )
+
+    def _check_ground(self, source: Source) -> None:
+        state = state_dir()
+        if not can_stand_in_options(state):
+            raise NoOverlay("the state folder's path holds a byte that mount options cannot carry")
+        if os.geteuid() != 0:
+            if refusal := overlay_refusal(upper_on=state, lower_on=source.fd):
+                raise NoOverlay(refusal)
+            return
+        try:
+            seen = self._sight.of_mounts()
+        except OSError as error:
+            raise NoOverlay(f"no mounts can be made here: {error}") from error
+        if not seen:
+            raise NoOverlay("the engine does not see the mounts that this process makes")
+
+    def _try_overlay(self, source: Source, mount: Mount) -> None:
+        """Where we may, have the kernel make the overlay, once for each file system."""
+        if os.geteuid() != 0:
+            return
+        device = source.info.st_dev
+        if device not in self._refusals:
+            # Without "volatile", which would mark the working folder as used.
+            self._refusals[device] = trial_overlay(mount.overlay_options.replace(",volatile", ""))
+        if refusal := self._refusals[device]:
+            raise NoOverlay(f"the kernel makes no overlay of this file system: {refusal}")
+
+
+@contextmanager
+def _new_folder() -> Iterator[ViewFolder]:
+    """A view's folder that goes again when the view cannot be made."""
+    folder = ViewFolder.create(state_dir())
+    try:
+        yield folder
+    except BaseException:
+        folder.remove()
+        raise
+
+
+def _copy(source: Source, workspace: WorkspaceMount, user: ContainerUser, *, why: str) -> OpenView:
+    writable = workspace.access == "copy_on_write"
+    with _new_folder() as folder:
+        folder.copy.mkdir(mode=0o700)
+        report = _copied(source, folder, user)
+        places = targets(source)
+        return OpenView(
+            kind="copy",
+            mounts=(Mount("bind", places, source=str(folder.copy), read_only=not writable),),
+            cwd=places[0],
+            folder=folder,
+            changed=folder.copy if writable else None,
+            baseline=tree_usage(folder.copy),
+            warnings=(*differences(source), *_copy_notes(report, why)),
+        )
+
+
+def _copied(source: Source, folder: ViewFolder, user: ContainerUser) -> CopyReport:
+    try:
+        return copy_tree(source.fd, folder.copy, uid=user.uid, gid=user.gid)
+    except TreeMoved:
+        raise InvalidWorkspace(
+            "The workspace was rearranged while it was copied; try again."
+        ) from None
+
+
+def _copy_notes(report: CopyReport, why: str) -> tuple[str, ...]:
+    notes = [f"the call worked on a copy of the workspace: {why}"]
+    if report.skipped_count:
+        notes.append(
+            f"{report.skipped_count} entries were not copied (devices, FIFOs, sockets, unreadable)"
+        )
+    return tuple(notes)
