@@ -144,3 +144,9 @@ def _nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         if time.monotonic() > deadline:
             pytest.fail("left behind by this session:\n" + "\n".join(leaks), pytrace=False)
         time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """Asynchronous tests run on asyncio; those about the event loop itself name both backends."""
+    return "asyncio"
