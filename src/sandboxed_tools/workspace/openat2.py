@@ -53,7 +53,8 @@ def openat2(dir_fd: int, path: bytes, flags: int, *, resolve: int, mode: int = 0
     """Open ``path`` relative to ``dir_fd``; the kernel refuses a resolution against ``resolve``.
 
     ``O_CLOEXEC`` is always added. The kernel answers EAGAIN when a rename anywhere on the system
-    raced with ``..``; that is retried 64 times, EINTR without end (PEP 475).
+    raced with the resolution; that is retried 64 times, EINTR without end (PEP 475). With
+    ``O_NONBLOCK`` an EAGAIN that stays means that another process holds a lease (open(2)).
 
     Raises:
         OSError: as open(2), and EXDEV or ELOOP where the resolution was refused.
@@ -69,8 +70,7 @@ def openat2(dir_fd: int, path: bytes, flags: int, *, resolve: int, mode: int = 0
         if number == errno.EINTR:
             continue
         retries += 1
-        if number != errno.EAGAIN or retries > _MAX_RETRIES or flags & os.O_NONBLOCK:
-            # With O_NONBLOCK, EAGAIN may also mean a lease (open(2)); the caller tells them apart.
+        if number != errno.EAGAIN or retries > _MAX_RETRIES:
             raise OSError(number, os.strerror(number), os.fsdecode(path))
 
 

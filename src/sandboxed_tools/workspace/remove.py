@@ -13,9 +13,9 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
+from sandboxed_tools.workspace.mounts import same_mount
 from sandboxed_tools.workspace.openat2 import NO_SYMLINKS, NO_XDEV, openat2, openat2_available
 
 __all__ = ["remove_tree"]
@@ -190,8 +190,8 @@ def _open_folder(dir_fd: int, name: bytes) -> int:
             name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd
         )
     try:
-        if not openat2_available() and Path(f"/proc/self/fdinfo/{handle}").exists():
-            _same_mount(dir_fd, handle)
+        if not openat2_available() and not same_mount(dir_fd, handle):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), os.fsdecode(name))
         mode = stat.S_IMODE(os.fstat(handle).st_mode)
         if mode & 0o700 != 0o700:
             with contextlib.suppress(PermissionError):
@@ -200,16 +200,3 @@ def _open_folder(dir_fd: int, name: bytes) -> int:
         return os.open(".", _OPEN_FOLDER, dir_fd=handle)
     finally:
         os.close(handle)
-
-
-def _same_mount(dir_fd: int, handle: int) -> None:
-    """Raise EXDEV unless both descriptors are of one mount (proc(5), fdinfo, since Linux 3.15)."""
-    if _mount_id(dir_fd) != _mount_id(handle):
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-
-
-def _mount_id(fd: int) -> str:
-    for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines():
-        if line.startswith("mnt_id:"):
-            return line.partition(":")[2].strip()
-    return ""
