@@ -11,7 +11,7 @@ import json
 import os
 import tarfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -211,8 +211,7 @@ def _build(
                 timeout=BUILD_SILENCE_S,  # type: ignore[arg-type]
                 use_config_proxy=False,
             )
-            for event in events:
-                _note(event, tail, progress)
+            _follow(events, tail, progress)
         api.tag(tag, name, tag="latest")
     except BuildError as error:
         raise _failed(name, str(error), tail) from error
@@ -224,13 +223,17 @@ def _build(
         ) from error
 
 
-def _note(event: Mapping[str, Any], tail: deque[str], progress: Progress) -> None:
-    if "error" in event:
-        raise BuildError(str(event["error"]), iter(()))
-    for line in str(event.get("stream", "")).splitlines():
-        if line.strip():
-            tail.append(line[:1000])
-            progress.line(line[:1000])
+def _follow(events: Iterable[Mapping[str, Any]], tail: deque[str], progress: Progress) -> None:
+    """Read to the end, whatever comes: a stream that is left unread keeps its connection open."""
+    error: str | None = None
+    for event in events:
+        error = str(event["error"]) if "error" in event else error
+        for line in str(event.get("stream", "")).splitlines():
+            if line.strip():
+                tail.append(line[:1000])
+                progress.line(line[:1000])
+    if error is not None:
+        raise BuildError(error, iter(()))
 
 
 def _failed(name: str, reason: str, tail: deque[str]) -> ImageUnavailable:

@@ -97,15 +97,18 @@ def image_folder(name: str) -> Path:
         ImageUnavailable: this installation carries no such folder.
     """
     short = name.removeprefix("sandboxed-tools/")
-    packaged = Path(str(resources.files("sandboxed_tools"))) / "images" / short
-    checkout = Path(__file__).resolve().parents[4] / "images" / short
-    for folder in (packaged, checkout):
-        if folder.is_dir():
-            return folder
-    raise ImageUnavailable(
-        f"this installation carries no folder for the image {name}: install the package again",
-        operator_detail=f"looked at {packaged} and {checkout}",
-    )
+    folder = _images_root() / short
+    if not folder.is_dir():
+        raise ImageUnavailable(
+            f"this installation carries no folder for the image {name}: install the package again",
+            operator_detail=f"looked for {folder}",
+        )
+    return folder
+
+
+def _images_root() -> Path:
+    packaged = Path(str(resources.files("sandboxed_tools"))) / "images"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[4] / "images"
 
 
 def _files(folder: Path) -> Iterator[Path]:
