@@ -1,0 +1,297 @@
+"""One call from its container to its result, as blocking code with deadlines on one thread."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sandboxed_tools.errors import SandboxUnavailable, UnsupportedOnEngine
+from sandboxed_tools.sandbox.contract import OutputSink
+from sandboxed_tools.sandbox.docker.clients import Clients
+from sandboxed_tools.sandbox.docker.container import Container, Direct
+from sandboxed_tools.sandbox.docker.create import Mould
+from sandboxed_tools.sandbox.docker.disk_watch import DiskWatch, exceeds
+from sandboxed_tools.sandbox.docker.disposal import Disposal, engine_state, force_kill
+from sandboxed_tools.sandbox.docker.live import LiveView
+from sandboxed_tools.sandbox.docker.outcome import EngineState, Outcome, classify
+from sandboxed_tools.sandbox.docker.protocol import call_frames, new_mark
+from sandboxed_tools.sandbox.docker.pump import Ending, Pump, Pumped
+from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
+from sandboxed_tools.tool.command import Command
+from sandboxed_tools.tool.result import ChangeSummary, ExecResult, Limit, Phases
+
+__all__ = ["Call", "ContainerSource"]
+
+_log = logging.getLogger(__name__)
+
+# Without a launcher the environment must travel in the container's configuration, where everybody
+# who may ask the engine can read it; these say nothing about anybody.
+HARMLESS_VARIABLES = frozenset(
+    {"PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TERM", "TZ"}
+    | {"USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "NO_COLOR"}
+)
+CLIENT_SILENCE_S = 5.0
+"""How much longer than the client the launcher waits before it keeps the deadline itself."""
+
+
+class ContainerSource(Protocol):
+    """Where started containers come from: made for the call, or off a shelf."""
+
+    def take(
+        self, mould: Mould, *, direct: Direct | None, is_wanted: Callable[[], bool]
+    ) -> Container: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What every call of one sandbox shares."""
+
+    clients: Clients
+    disposal: Disposal
+    heartbeat_s: float | None
+
+
+class Call:
+    """One call. :meth:`run` blocks; :meth:`stop` and :meth:`cancel` may come from any thread."""
+
+    Surroundings = _Surroundings
+
+    def __init__(
+        self,
+        command: Command,
+        *,
+        mould: Callable[[], Mould],
+        source: ContainerSource,
+        surroundings: _Surroundings,
+        stdin: StdinFeed | None,
+        sink: OutputSink | None,
+        queue_s: float = 0.0,
+    ) -> None:
+        self._command = command
+        self._mould = mould
+        self._source = source
+        self._around = surroundings
+        self._stdin = stdin
+        self._sink = sink
+        self._queue_s = queue_s
+        self._lock = threading.Lock()
+        self._pump: Pump | None = None
+        self._stopped: Ending | None = None
+        self.started = threading.Event()
+        self.finished = threading.Event()
+
+    def stop(self, ending: Ending = "stopped") -> None:
+        """End the call as soon as possible; the result says ``cancelled``."""
+        with self._lock:
+            self._stopped = self._stopped or ending
+            pump = self._pump
+        if pump is not None:
+            pump.stop(ending)
+
+    def stdin_changed(self) -> None:
+        with self._lock:
+            pump = self._pump
+        if pump is not None:
+            pump.wake()
+
+    def run(self) -> ExecResult:
+        """Take a container, run the command in it, and give the container away for removal.
+
+        Raises:
+            SandboxUnavailable: the sandbox itself failed.
+            InvalidWorkspace: the workspace may not be used.
+        """
+        self.started.set()
+        try:
+            if self._stopped:
+                raise SandboxUnavailable("the call was cancelled before it began")
+            return self._run()
+        finally:
+            self.finished.set()
+
+    def _run(self) -> ExecResult:
+        begin = time.monotonic()
+        mould = self._mould()
+        direct = _direct(mould, self._command)
+        container = self._source.take(mould, direct=direct, is_wanted=lambda: not self._stopped)
+        start_s = time.monotonic() - begin
+        given_away = False
+        try:
+            since = time.time()
+            pumped = self._drive(container)
+            state = None
+            if pumped.ending in ("ended", "lost") and pumped.report is None:
+                if mould.launcher == "none":
+                    state = self._wait_for_end(container, pumped, since=since)
+                else:
+                    state = engine_state(self._around.clients, container.id, since=since)
+            outcome = classify(pumped.ending, pumped.report, state)
+            result = self._result(container, pumped, outcome, start_s=start_s)
+            ended = outcome.status in ("exited", "signalled")
+            trusted_end = pumped.report is not None and mould.image.ours
+            given_away = True
+            return self._settled(container, result, ended=ended, trusted_end=trusted_end)
+        finally:
+            if not given_away:
+                self._around.disposal.dispose(container)
+
+    # ---- running ----
+
+    def _drive(self, container: Container) -> Pumped:
+        limits = container.mould.spec.limits
+        framed = container.mould.launcher != "none"
+        mark = new_mark() if framed else None
+        frames = b""
+        if mark is not None:
+            frames = b"".join(
+                call_frames(
+                    self._command,
+                    mark=mark,
+                    cwd=container.cwd,
+                    file_bytes=limits.file_bytes,
+                    deadline_s=limits.wall_s + CLIENT_SILENCE_S,
+                    heartbeat_s=self._around.heartbeat_s,
+                )
+            )
+        with contextlib.ExitStack() as stack:
+            pump = Pump(
+                container.connection,
+                limits=limits,
+                end_mark=mark,
+                start_frames=frames,
+                stdin=self._stdin,
+                live=LiveView(self._sink) if self._sink is not None else None,
+                on_stuck=lambda: self._kill_later(container),
+                heartbeat_s=self._around.heartbeat_s if framed else None,
+            )
+            with self._lock:
+                self._pump = pump
+                stopped = self._stopped
+            if stopped is not None:
+                pump.stop(stopped)
+            if container.view is not None:
+                stack.enter_context(DiskWatch(container.view, limits=limits, on_full=pump.stop))
+            return pump.run()
+
+    def _kill_later(self, container: Container) -> None:
+        clients = self._around.clients
+
+        def kill() -> None:
+            force_kill(clients, container.id)
+
+        self._around.disposal.submit(kill)
+
+    def _wait_for_end(
+        self, container: Container, pumped: Pumped, *, since: float
+    ) -> EngineState | None:
+        """Without a launcher only the engine knows the end: a closed stream is not it."""
+        deadline = (
+            time.monotonic() + max(0.0, container.mould.spec.limits.wall_s - pumped.run_s) + 0.5
+        )
+        while True:
+            state = engine_state(self._around.clients, container.id, since=since)
+            if state is None or not state.running or time.monotonic() >= deadline:
+                return state
+            if self._stopped:
+                force_kill(self._around.clients, container.id)
+            time.sleep(0.02)
+
+    # ---- the result ----
+
+    def _result(
+        self, container: Container, pumped: Pumped, outcome: Outcome, *, start_s: float
+    ) -> ExecResult:
+        out, err = pumped.collectors["stdout"], pumped.collectors["stderr"]
+        truncated = out.truncated or err.truncated
+        hit: set[Limit] = set(outcome.limits_hit)
+        if truncated:
+            hit.add("output_kept")
+        view = container.view
+        warnings = list(outcome.warnings)
+        if view is not None:
+            warnings += view.warnings
+            if exceeds(view, container.mould.spec.limits):
+                hit.add("disk")
+        if pumped.live_error is not None:
+            warnings.append("the function for live output raised and was not called again")
+        elif pumped.live_dropped_bytes:
+            warnings.append(f"{pumped.live_dropped_bytes} bytes were left out of the live output")
+        return ExecResult(
+            status=outcome.status,
+            exit_code=outcome.exit_code,
+            signal=outcome.signal,
+            stdout=out.kept(),
+            stderr=err.kept(),
+            stdout_bytes=out.total_bytes,
+            stderr_bytes=err.total_bytes,
+            truncated=truncated,
+            limits_hit=frozenset(hit),
+            usage=outcome.usage,
+            phases=Phases(queue_s=self._queue_s, start_s=start_s, run_s=pumped.run_s),
+            image=container.mould.image.id,
+            view=view.kind if view is not None else "none",
+            cwd=outcome.cwd,
+            trusted_report=pumped.report is not None and container.mould.image.ours,
+            warnings=tuple(warnings),
+        )
+
+    def _settled(
+        self, container: Container, result: ExecResult, *, ended: bool, trusted_end: bool
+    ) -> ExecResult:
+        """Decide about the changes once every process is dead, and give the container away."""
+        view, disposal = container.view, self._around.disposal
+        if view is None:
+            disposal.dispose(container)
+            return result
+        if trusted_end:
+            try:
+                changes = view.settle(ended_by_itself=ended)
+            finally:
+                disposal.dispose(container)
+            return _with(result, changes)
+        # Nobody whose word counts has said that all is dead, so the engine must: for a call that
+        # ended by itself that is a short wait; a killed one is settled behind the caller's back.
+        settled: list[ChangeSummary] = []
+        gone = threading.Event()
+
+        def settle() -> None:
+            try:
+                settled.append(view.settle(ended_by_itself=ended))
+            finally:
+                gone.set()
+
+        disposal.dispose(container, then=settle)
+        if ended:
+            gone.wait(30.0)
+        if settled:
+            return _with(result, settled[0])
+        note = "the changes are decided about when the container is gone"
+        return _with(result, None, note)
+
+
+def _with(result: ExecResult, changes: ChangeSummary | None, *notes: str) -> ExecResult:
+    return replace(result, changes=changes, warnings=(*result.warnings, *notes))
+
+
+def _direct(mould: Mould, command: Command) -> Direct | None:
+    """The command as process 1, where there is no launcher.
+
+    Raises:
+        UnsupportedOnEngine: the call needs what only the launcher can carry.
+    """
+    if mould.launcher != "none":
+        return None
+    if command.script is not None:
+        raise UnsupportedOnEngine("this image cannot take the launcher, which carries the script")
+    told = sorted(set(command.env) - HARMLESS_VARIABLES)
+    if told:
+        raise UnsupportedOnEngine(
+            "this image cannot take the launcher, and without it variables would be readable by "
+            f"everybody who may ask the engine: leave out {', '.join(told[:5])}"
+        )
+    return Direct(argv=command.argv, env=dict(command.env), cwd=command.cwd)

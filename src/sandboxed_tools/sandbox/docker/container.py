@@ -1,0 +1,198 @@
+"""One container from its making to its removal: started, connected, waiting for one command."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import tenacity
+from docker.errors import APIError
+from requests.exceptions import RequestException
+
+from sandboxed_tools.errors import SandboxUnavailable, UnsupportedOnEngine
+from sandboxed_tools.sandbox.contract import ContainerUser, View, ViewProvider
+from sandboxed_tools.sandbox.docker.clients import Clients
+from sandboxed_tools.sandbox.docker.connection import Connection, attach
+from sandboxed_tools.sandbox.docker.create import (
+    LAUNCHER_PATH,
+    Mould,
+    VolumeMount,
+    create_request,
+)
+from sandboxed_tools.sandbox.docker.engine import Engine
+from sandboxed_tools.sandbox.docker.faults import engine_faults, is_transient, status_code
+from sandboxed_tools.sandbox.docker.owner import Kind, Owner
+from sandboxed_tools.sandbox.docker.user import choose_user
+
+if TYPE_CHECKING:
+    import docker
+
+__all__ = ["Container", "Direct", "launch"]
+
+_log = logging.getLogger(__name__)
+
+NAME_PREFIX = "sandboxed-tools-"
+ATTACH_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """A command that is process 1 itself, where there is no launcher to carry it in-band."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None
+
+
+@dataclass(slots=True)
+class Container:
+    """A running container that belongs to exactly one call, now or later.
+
+    ``connection`` is its stream and its lease. ``made_at`` is on the monotonic clock.
+    """
+
+    id: str
+    mould: Mould
+    user: ContainerUser
+    connection: Connection
+    view: View | None
+    volumes: tuple[VolumeMount, ...] = ()
+    made_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def cwd(self) -> str:
+        return self.view.cwd if self.view is not None else "/"
+
+
+def launch(
+    engine: Engine,
+    clients: Clients,
+    mould: Mould,
+    *,
+    kind: Kind,
+    lifetime_s: float,
+    views: ViewProvider | None,
+    direct: Direct | None = None,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Container:
+    """Make a view, create, attach, start. Blocking; everything is undone when a step fails.
+
+    ``lifetime_s``: how long the launcher waits for its command. ``is_wanted`` is asked between
+    steps: a call that is cancelled meanwhile ends the making.
+
+    Raises:
+        SandboxUnavailable: the engine, the image or the machine could not do it.
+        InvalidWorkspace: the workspace may not be used.
+    """
+    user = choose_user()
+    with contextlib.ExitStack() as undo:
+        view = _open_view(mould, user, views)
+        if view is not None:
+            undo.callback(view.close)
+        lasting_s = lifetime_s + mould.spec.limits.wall_s + 60
+        labels = Owner.current().labels(deadline_s=lasting_s, kind=kind)
+        view_labels = Owner.current().labels(deadline_s=lasting_s, kind="view")
+        with clients.lend() as api, engine_faults("making a container"):
+            volumes = []
+            for mount in view.mounts if view is not None else ():
+                if mount.kind == "overlay":
+                    name = NAME_PREFIX + "view-" + secrets.token_hex(8)
+                    undo.callback(remove_volume, clients, name)
+                    api.create_volume(
+                        name,
+                        driver="local",
+                        driver_opts={
+                            "type": "overlay",
+                            "device": "overlay",
+                            "o": mount.overlay_options,
+                        },
+                        labels=view_labels,
+                    )
+                    volumes.append(VolumeMount(name, mount.targets, mount.read_only))
+            binds = tuple(m for m in view.mounts if m.kind == "bind") if view is not None else ()
+            request = create_request(
+                mould,
+                user=user,
+                argv=direct.argv if direct else (LAUNCHER_PATH, str(int(lifetime_s))),
+                env=direct.env if direct else {},
+                cwd=_directory(direct, view),
+                volumes=tuple(volumes),
+                binds=binds,
+                labels=labels,
+            )
+            name = NAME_PREFIX + secrets.token_hex(8)
+            undo.callback(_undo_create, clients, name)
+            container_id = _create(api, request, name)
+            _check(is_wanted)
+            connection = attach(engine, container_id, timeout_s=ATTACH_TIMEOUT_S)
+            undo.callback(connection.close)
+            api.start(container_id)
+            _check(is_wanted)
+        undo.pop_all()
+        return Container(container_id, mould, user, connection, view, tuple(volumes))
+
+
+def _directory(direct: Direct | None, view: View | None) -> str:
+    if direct is None:
+        return "/"
+    return direct.cwd or (view.cwd if view is not None else "/")
+
+
+def _check(is_wanted: Callable[[], bool]) -> None:
+    if not is_wanted():
+        raise SandboxUnavailable("the call was cancelled while its container was being made")
+
+
+def _open_view(mould: Mould, user: ContainerUser, views: ViewProvider | None) -> View | None:
+    if mould.spec.workspace is None:
+        return None
+    if views is None:
+        raise UnsupportedOnEngine("this sandbox was made without a way to show it a workspace")
+    return views.open(mould.spec.workspace, user)
+
+
+def _create(api: docker.APIClient, request: dict[str, object], name: str) -> str:
+    """Create under a name of our own, so that asking again cannot make a second one."""
+    for attempt in tenacity.Retrying(
+        retry=tenacity.retry_if_exception(is_transient),
+        stop=tenacity.stop_after_delay(5),
+        wait=tenacity.wait_exponential_jitter(initial=0.05, max=1),
+        reraise=True,
+    ):
+        with attempt:
+            try:
+                made = api.create_container_from_config(request, name)  # type: ignore[no-untyped-call]
+                return str(made["Id"])
+            except APIError as error:
+                if status_code(error) == 409 and attempt.retry_state.attempt_number > 1:
+                    return str(api.inspect_container(name)["Id"])
+                raise
+    raise AssertionError("tenacity returns or raises")
+
+
+def _undo_create(clients: Clients, name: str) -> None:
+    """Remove what may or may not have been created."""
+    try:
+        with clients.lend(timeout_s=15.0) as api:
+            api.remove_container(name, v=True, force=True)
+    except (APIError, RequestException, OSError) as error:
+        if status_code(error) not in (404, 409):
+            _log.error("container %s could not be removed: %s", name, error)
+
+
+def remove_volume(clients: Clients, name: str) -> bool:
+    """Remove a view's volume; ``False`` when it is still there."""
+    try:
+        with clients.lend(timeout_s=15.0) as api:
+            api.remove_volume(name)
+    except (APIError, RequestException, OSError) as error:
+        if status_code(error) == 404:
+            return True
+        _log.debug("volume %s could not be removed: %s", name, error)
+        return False
+    return True

@@ -1,0 +1,172 @@
+"""Ending and removing containers, out of the caller's way, whatever they do against it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from docker.errors import APIError
+from requests.exceptions import RequestException
+
+from sandboxed_tools.sandbox.docker.clients import Clients
+from sandboxed_tools.sandbox.docker.container import Container, remove_volume
+from sandboxed_tools.sandbox.docker.faults import status_code
+from sandboxed_tools.sandbox.docker.outcome import EngineState
+
+__all__ = ["Disposal", "engine_state", "force_kill"]
+
+_log = logging.getLogger(__name__)
+
+REMOVE_DEADLINE_S = 30.0
+VOLUME_DEADLINE_S = 10.0
+_GONE = (404,)
+_ENDED = (404, 409)
+_ERRORS = (APIError, RequestException, OSError)
+
+
+def force_kill(clients: Clients, container_id: str) -> bool:
+    """Kill through the engine; ``True`` when the processes are gone. Blocks up to half a minute.
+
+    Under a small processor quota a container full of spinning processes does not get enough time
+    to die, and the engine gives up after ten seconds; so the quota is lifted before the second try.
+    """
+    if _killed(clients, container_id, timeout_s=1.5):
+        return True
+    try:
+        with clients.lend(timeout_s=5.0) as api:
+            api.update_container(container_id, cpu_quota=-1)
+    except _ERRORS as error:
+        _log.debug("the processor quota of %s could not be lifted: %s", container_id, error)
+    return _killed(clients, container_id, timeout_s=20.0)
+
+
+def _killed(clients: Clients, container_id: str, *, timeout_s: float) -> bool:
+    try:
+        with clients.lend(timeout_s=timeout_s) as api:
+            api.kill(container_id, "SIGKILL")
+    except _ERRORS as error:
+        return status_code(error) in _ENDED
+    return True
+
+
+def engine_state(clients: Clients, container_id: str, *, since: float) -> EngineState | None:
+    """How the engine saw the container end; ``None`` when it cannot be asked.
+
+    A container that removes itself is gone by then, so its events are asked too: they stay for a
+    while. The event for memory may come up to a third of a second after the one for the end.
+    """
+    try:
+        with clients.lend(timeout_s=3.0) as api:
+            try:
+                state = api.inspect_container(container_id)["State"]
+            except APIError as error:
+                if status_code(error) not in _GONE:
+                    raise
+                state = {"Running": False}
+            if state.get("Running"):
+                return EngineState(running=True, exit_code=None, oom_killed=False)
+            events = list(
+                api.events(  # type: ignore[call-overload]  # the API takes fractions
+                    since=int(since) - 1,
+                    until=time.time() + 0.4,
+                    filters={"container": [container_id], "event": ["die", "oom"]},
+                    decode=True,
+                )
+            )
+    except (*_ERRORS, ValueError, KeyError) as error:
+        _log.debug("the engine cannot say how %s ended: %s", container_id, error)
+        return None
+    exit_code = state.get("ExitCode")
+    oom_killed = bool(state.get("OOMKilled"))
+    for event in events:
+        if event.get("status") == "oom":
+            oom_killed = True
+        elif exit_code is None:
+            exit_code = int(event["Actor"]["Attributes"].get("exitCode", "137"))
+    return EngineState(running=False, exit_code=exit_code, oom_killed=oom_killed)
+
+
+class Disposal:
+    """Removes containers on a few threads of its own; ``close`` waits until all are gone."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="sandbox-disposal")
+        self._lock = threading.Lock()
+        self._pending: set[Future[None]] = set()
+        self.failures = 0
+
+    def dispose(self, container: Container, *, then: Callable[[], None] | None = None) -> None:
+        """Remove the container and its volumes, then run ``then``, then close its view."""
+        self.submit(lambda: self._dispose(container, then))
+
+    def submit(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            future = self._threads.submit(work)
+            self._pending.add(future)
+        future.add_done_callback(self._done)
+
+    def _done(self, future: Future[None]) -> None:
+        with self._lock:
+            self._pending.discard(future)
+        if not future.cancelled() and (error := future.exception()) is not None:
+            self.failures += 1
+            _log.error("clean-up of a sandbox failed", exc_info=error)
+
+    def close(self, *, timeout_s: float) -> bool:
+        """Wait for everything that is pending; ``False`` when something is left after that."""
+        with self._lock:
+            pending = set(self._pending)
+        left = wait(pending, timeout=timeout_s).not_done
+        self._threads.shutdown(wait=not left)
+        return not left
+
+    def _dispose(self, container: Container, then: Callable[[], None] | None) -> None:
+        # Closing the stream first: a container whose output nobody reads cannot be removed.
+        container.connection.close()
+        if not self.remove(container.id):
+            # Its view stays too: what still runs must not lose the ground under its feet.
+            self.failures += 1
+            _log.error("container %s could not be removed; gc will", container.id)
+            return
+        try:
+            for volume in container.volumes:
+                self._remove_volume(volume.name)
+            if then is not None:
+                then()
+        finally:
+            if container.view is not None:
+                container.view.close()
+
+    def _remove_volume(self, name: str) -> None:
+        # The engine forgets a container before it lets go of its volumes.
+        deadline = time.monotonic() + VOLUME_DEADLINE_S
+        while not remove_volume(self._clients, name):
+            if time.monotonic() >= deadline:
+                self.failures += 1
+                _log.error("volume %s could not be removed; gc will", name)
+                return
+            time.sleep(0.02)
+
+    def remove(self, container_id: str) -> bool:
+        """Remove with force until the engine says that it is gone; ``False`` at the deadline."""
+        deadline = time.monotonic() + REMOVE_DEADLINE_S
+        while True:
+            try:
+                with self._clients.lend() as api:
+                    api.remove_container(container_id, v=True, force=True)
+            except _ERRORS as error:
+                code = status_code(error)
+                if code in _GONE:
+                    return True
+                if code != 409:  # 409: it is already being removed
+                    _log.debug("removing %s: %s", container_id, error)
+                    force_kill(self._clients, container_id)
+            else:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
