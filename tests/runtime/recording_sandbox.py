@@ -8,7 +8,7 @@ from sandboxed_tools.tool import Command, ExecResult
 
 
 class RecordingSandbox:
-    """Implements ``Sandbox``; with ``fault`` every run raises it, as an engine that is down does."""
+    """Implements ``Sandbox``; every run raises ``fault``, as an engine that is down does."""
 
     def __init__(self, *, fault: SandboxUnavailable | None = None) -> None:
         self.runs: list[tuple[SandboxSpec, Command]] = []
