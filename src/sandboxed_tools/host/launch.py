@@ -1,0 +1,288 @@
+"""Starting the supervisor of one host run: what it is told, and the process itself."""
+
+from __future__ import annotations
+
+import functools
+import marshal
+import math
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Final
+
+from sandboxed_tools.host.landlock import (
+    READ,
+    WRITE_BELOW,
+    PathRule,
+    handled_attributes,
+    known_rights,
+    scope_attributes,
+)
+from sandboxed_tools.host.scratch import Scratch
+from sandboxed_tools.host.seccomp_rules import REFUSED, WATCHED
+from sandboxed_tools.host.syscalls import NUMBERS, Machine, number_of
+from sandboxed_tools.tool.limits import Limits
+
+__all__ = ["GatePlan", "Identity", "Launch", "launched"]
+
+NOBODY: Final = 65534
+CAP_DAC_READ_SEARCH: Final = 2
+
+_SUPERVISOR: Final = ("libc", "confine", "observe", "program")
+"""Modules of the supervisor, each after those that it imports."""
+
+# Makes modules of what the parent compiled and calls the last one's main. The same interpreter, the
+# same user, a descriptor that nobody else has: marshal is safe here, and it needs no import.
+_BOOT: Final = """
+import marshal, posix, sys
+fd = int(sys.argv[1])
+codes, told = marshal.loads(posix.pread(fd, posix.fstat(fd).st_size, 0))
+posix.close(fd)
+for name, code in codes:
+    sys.modules[name] = module = type(sys)(name)
+    exec(code, module.__dict__)
+module.main(told)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GatePlan:
+    """What of the gate is the same for every run on this machine."""
+
+    machine: Machine
+    landlock_abi: int
+    notify: bool
+    seccomp_filter: bytes
+    system_rules: tuple[PathRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The user that the command runs as; ``None`` keeps the client's own.
+
+    A root client's commands run as ``nobody`` and keep one capability, CAP_DAC_READ_SEARCH, where
+    the client has it: it passes over the mode of files, so that a workspace below ``/root`` can be
+    read, while Landlock decides which files those are. Writing would need a capability that they do
+    not have, as well as a right that Landlock does not give.
+    """
+
+    uid: int | None
+    gid: int | None
+    capabilities: int
+    permitted: int
+
+    @classmethod
+    def for_client(cls) -> Identity:
+        if os.geteuid() != 0:
+            return cls(None, None, 0, 0)
+        permitted = _permitted_capabilities()
+        return cls(NOBODY, NOBODY, (1 << CAP_DAC_READ_SEARCH) & permitted, permitted)
+
+
+def _permitted_capabilities() -> int:
+    with open("/proc/self/status", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("CapPrm:"):
+                return int(line.split()[1], 16)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One run, as the supervisor is to start it. Descriptors stay the caller's.
+
+    ``folders`` are open folders that may be read: the workspace and the read roots. ``cwd`` is one
+    more descriptor, ``script`` another or -1.
+    """
+
+    argv: tuple[bytes, ...]
+    env: Mapping[bytes, bytes]
+    scratch: Scratch
+    folders: Sequence[int]
+    cwd: int
+    script: int
+    limits: Limits
+    identity: Identity
+
+
+@contextmanager
+def launched(
+    plan: GatePlan, launch: Launch, *, stdin: int, stdout: int, stderr: int
+) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    """Start the supervisor; yields its process and the control socket.
+
+    At the end the socket is closed and the process is reaped, killed first if it still lives: the
+    caller is to wait for the last line of the report before that.
+
+    Raises:
+        OSError: the process could not be started.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with ours:
+        with theirs, _parameters(plan, launch, control=theirs.fileno()) as parameters:
+            inherited = {theirs.fileno(), parameters, launch.cwd, *launch.folders, launch.script}
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _BOOT, str(parameters)],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=tuple(inherited - {-1}),
+                start_new_session=True,
+                cwd="/",
+                env=_interpreter_environment(),
+            )
+        try:
+            yield process, ours
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def _interpreter_environment() -> dict[str, str]:
+    # An interpreter that finds its own library only through this could not start without it. It is
+    # the supervisor's; the command's environment is another.
+    path = os.environ.get("LD_LIBRARY_PATH")
+    return {} if path is None else {"LD_LIBRARY_PATH": path}
+
+
+@contextmanager
+def _parameters(plan: GatePlan, launch: Launch, *, control: int) -> Iterator[int]:
+    fd = os.memfd_create("sandboxed-tools-gate")
+    try:
+        content = marshal.dumps((_supervisor_code(), _told(plan, launch, control=control)))
+        with open(fd, "wb", closefd=False) as file:
+            file.write(content)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _told(plan: GatePlan, launch: Launch, *, control: int) -> dict[str, object]:
+    abi, known = plan.landlock_abi, known_rights(plan.landlock_abi)
+    rules = [
+        *plan.system_rules,
+        PathRule(os.fsencode(launch.scratch.tmp), WRITE_BELOW & known),
+        PathRule(os.fsencode(launch.scratch.home), READ),
+    ]
+    return {
+        "control": control,
+        "client": os.getpid(),
+        "landlock": handled_attributes(abi),
+        "scope": scope_attributes(abi),
+        "fd_rules": [(fd, READ) for fd in launch.folders],
+        "path_rules": [(rule.path, rule.rights) for rule in rules],
+        "filter": plan.seccomp_filter,
+        "notify": plan.notify,
+        "calls": _calls(plan.machine),
+        "argv": list(launch.argv),
+        "env": dict(launch.env),
+        "cwd": launch.cwd,
+        "script": launch.script,
+        "uid": launch.identity.uid,
+        "gid": launch.identity.gid,
+        "capabilities": launch.identity.capabilities,
+        "permitted": launch.identity.permitted,
+        "rlimits": _resource_limits(launch.limits, launch.identity),
+        "scratch": os.fsencode(launch.scratch.root),
+        "remover": _code("remove_tree.py"),
+        **_supervisor_calls(plan.machine),
+    }
+
+
+@functools.cache
+def _supervisor_code() -> list[tuple[str, CodeType]]:
+    package = f"{__package__}.supervisor"
+    return [(f"{package}.{name}", _code(f"supervisor/{name}.py")) for name in _SUPERVISOR]
+
+
+@functools.cache
+def _code(name: str) -> CodeType:
+    path = Path(__file__).parent / name
+    # An asserted interpreter flag must not change what is executed; docstrings are dead weight.
+    return compile(path.read_text(encoding="utf-8"), str(path), "exec", optimize=2)
+
+
+@functools.cache
+def _supervisor_calls(machine: Machine) -> dict[str, int]:
+    numbers = {"x86_64": (317, 126), "aarch64": (277, 91)}[machine]
+    prlimit = number_of("prlimit64", machine)
+    assert prlimit is not None
+    return {"seccomp": numbers[0], "capset": numbers[1], "prlimit64": prlimit}
+
+
+# Where each watched call has its paths: (argument with the folder or -1, argument with the path).
+_PATHS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
+    "open": ((-1, 0),),
+    "creat": ((-1, 0),),
+    "openat": ((0, 1),),
+    "openat2": ((0, 1),),
+    "mkdir": ((-1, 0),),
+    "mkdirat": ((0, 1),),
+    "rmdir": ((-1, 0),),
+    "unlink": ((-1, 0),),
+    "unlinkat": ((0, 1),),
+    "rename": ((-1, 0), (-1, 1)),
+    "renameat": ((0, 1), (2, 3)),
+    "renameat2": ((0, 1), (2, 3)),
+    "link": ((-1, 1),),
+    "linkat": ((2, 3),),
+    "symlink": ((-1, 1),),
+    "symlinkat": ((1, 2),),
+    "truncate": ((-1, 0),),
+}
+
+
+@functools.cache
+def _calls(machine: Machine) -> dict[int, tuple[str, tuple[tuple[int, int], ...] | None]]:
+    """Names of calls by number; with the places of their paths where they are only watched."""
+    watched = {*WATCHED, "open", "openat"}
+    return {
+        number: (name, _PATHS[name] if name in watched else None)
+        for name in {*REFUSED, *NUMBERS}
+        if (number := number_of(name, machine)) is not None
+    }
+
+
+def _resource_limits(limits: Limits, identity: Identity) -> list[tuple[int, int]]:
+    """Soft and hard alike, and never above what the client has itself."""
+    uid = os.getuid() if identity.uid is None else identity.uid
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: math.ceil(limits.wall_s * max(1.0, limits.cpus)) + 1,
+        resource.RLIMIT_DATA: limits.memory_bytes,
+        resource.RLIMIT_FSIZE: min(limits.tmp_bytes, limits.file_bytes),
+        resource.RLIMIT_NOFILE: limits.open_files,
+        # The kernel counts every task of the user, so those that are there already come on top.
+        resource.RLIMIT_NPROC: _tasks_of(uid) + limits.pids,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_RTPRIO: 0,
+    }
+    pairs = []
+    for which, value in wanted.items():
+        hard = resource.getrlimit(which)[1]
+        pairs.append((which, value if hard == resource.RLIM_INFINITY else min(value, hard)))
+    return pairs
+
+
+def _tasks_of(uid: int) -> int:
+    """How many processes and threads this user has, as far as ``/proc`` shows them."""
+    count = 0
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if not entry.name.isdecimal():
+                continue
+            try:
+                status = os.stat(f"/proc/{entry.name}/task")
+            except OSError:
+                continue
+            if status.st_uid == uid:
+                count += status.st_nlink - 2
+    return count
