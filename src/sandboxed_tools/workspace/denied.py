@@ -60,10 +60,11 @@ def _folded(text: str) -> str:
 
 def _compiled(pattern: str) -> GlobPattern:
     text = _folded(pattern).rstrip("/")
-    text = text.removeprefix("/") if "/" in text else f"**/{text}"
-    if text.startswith("!"):
-        raise ConfigurationError(f"A denied path cannot begin with '!': {shown(pattern)!r}.")
+    is_anchored = "/" in text
+    text = text.removeprefix("/")
+    if not text or text.startswith("!"):
+        raise ConfigurationError(f"{shown(pattern)!r} does not name paths to deny.")
     try:
-        return compile_glob(text, hidden=True)
+        return compile_glob(text if is_anchored else f"**/{text}", hidden=True)
     except InvalidInput as error:
         raise ConfigurationError(f"A denied path cannot be used. {error}") from error

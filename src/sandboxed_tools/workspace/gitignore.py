@@ -14,7 +14,7 @@ from typing import Final
 
 from sandboxed_tools.errors import InvalidInput, PathRefused
 from sandboxed_tools.workspace.confined import ConfinedTree
-from sandboxed_tools.workspace.pattern import GlobPattern, compile_glob
+from sandboxed_tools.workspace.pattern import GlobPattern, compile_glob, has_open_bracket
 from sandboxed_tools.workspace.spelling import Parts
 
 __all__ = ["IgnoreRules", "parse_gitignore"]
@@ -87,6 +87,8 @@ def _rule(line: str) -> _Rule | None:
         line = line[1:]
     # Braces mean themselves in gitignore.
     text = line.removeprefix("/").replace("{", "\\{").replace("}", "\\}")
+    if any(has_open_bracket(name) for name in text.split("/")):
+        return None
     if text.startswith("!"):
         text = "\\" + text
     try:

@@ -23,7 +23,7 @@ import bracex
 from sandboxed_tools.errors import FieldError, InvalidInput
 from sandboxed_tools.tool.foreign_text import for_terminal
 
-__all__ = ["GlobPattern", "NameMatcher", "Positions", "compile_glob"]
+__all__ = ["GlobPattern", "NameMatcher", "Positions", "compile_glob", "has_open_bracket"]
 
 NameMatcher = Callable[[str], object]
 Positions = frozenset[tuple[int, int]]
@@ -119,6 +119,19 @@ def compile_glob(text: str, *, hidden: bool = False, ignore_case: bool = False) 
     )
 
 
+def has_open_bracket(name: str) -> bool:
+    """Whether a ``[`` is never closed: here it means itself, in gitignore(5) it matches nothing."""
+    index = 0
+    while index < len(name):
+        if name[index] == "[":
+            end = _class_end(name, index)
+            if end is None:
+                return True
+            index = end
+        index += 2 if name[index] == "\\" else 1
+    return False
+
+
 def _refused(text: str, why: str, code: str) -> InvalidInput:
     message = f"The pattern {for_terminal(text[:200], one_line=True)!r} {why}"
     return InvalidInput(message, fields=(FieldError("pattern", why, code),))
@@ -127,7 +140,7 @@ def _refused(text: str, why: str, code: str) -> InvalidInput:
 def _expanded(text: str) -> list[str]:
     if len(text) > _MAX_PATTERN_CHARS:
         raise _refused(text, f"is longer than {_MAX_PATTERN_CHARS} characters.", "too_long")
-    if not text.strip("/!"):
+    if not text.strip("!"):
         raise _refused(text, "is empty; '**' matches every file.", "empty")
     if "\0" in text:
         raise _refused(text, "holds a NUL byte.", "nul")
