@@ -10,8 +10,11 @@ import ctypes
 import functools
 import os
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
+
+from sandboxed_tools.tool.mounts import Mount
 
 __all__ = [
     "can_stand_in_options",
@@ -23,6 +26,8 @@ __all__ = [
 
 _PLAIN: Final = ("nosuid", "nodev", "redirect_dir=nofollow")
 _WRITABLE: Final = ("metacopy=off", "index=off")
+
+_NOT_TRIED: Final = ("nosuid", "nodev", "volatile")
 
 _SYS_FSOPEN: Final = 430
 _SYS_FSCONFIG: Final = 431
@@ -63,23 +68,35 @@ def read_only_options() -> tuple[str, ...]:
     return _PLAIN
 
 
-def trial_overlay(options: str) -> str | None:
+def trial_overlay(mount: Mount) -> str | None:
     """Have the kernel make an overlay and drop it, mounted nowhere; what it said against it.
 
-    Takes CAP_SYS_ADMIN. Needs Linux 5.2 (fsopen(2)); an older kernel is a refusal.
+    Takes CAP_SYS_ADMIN. Needs Linux 5.2 (fsopen(2)); an older kernel is a refusal. ``volatile`` is
+    left out, because it would mark the working folder as used.
     """
     context = _libc.syscall(ctypes.c_long(_SYS_FSOPEN), b"overlay", ctypes.c_long(1))
     if context < 0:
         return os.strerror(ctypes.get_errno())
-    try:
-        for option in options.split(","):
-            if option not in ("nosuid", "nodev") and not _configure(context, option):
+    with ExitStack() as stack:
+        stack.callback(os.close, context)
+        layers = {"lowerdir": mount.lowers}
+        if mount.upper:
+            layers |= {"upperdir": (mount.upper,), "workdir": (mount.work,)}
+        settings = [f"{name}={_short(paths, stack)}" for name, paths in layers.items()]
+        for option in (*settings, *mount.options):
+            if option not in _NOT_TRIED and not _configure(context, option):
                 return f"{option.partition('=')[0]}: {os.strerror(ctypes.get_errno())}"
         if _fsconfig(context, _FSCONFIG_CMD_CREATE, None, None):
             return os.strerror(ctypes.get_errno())
-    finally:
-        os.close(context)
     return None
+
+
+def _short(paths: tuple[str, ...], stack: ExitStack) -> str:
+    # fsconfig(2) takes at most 255 bytes a value.
+    fds = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in paths]
+    for fd in fds:
+        stack.callback(os.close, fd)
+    return ":".join(f"/proc/self/fd/{fd}" for fd in fds)
 
 
 def overlay_refusal(*, upper_on: Path, lower_on: int) -> str | None:

@@ -52,7 +52,7 @@ class WorkspaceViews:
 
     def __init__(self, *, engine_sees: EngineSees | None = None) -> None:
         self._sight = EngineSight(engine_sees)
-        self._refusals: dict[int, str | None] = {}
+        self._refusals: dict[tuple[int, bool], str | None] = {}
 
     def open(self, workspace: WorkspaceMount, user: ContainerUser) -> OpenView:
         """Make the view that ``user`` may work on. Blocking; O(1), or O(tree) for a copy.
@@ -133,11 +133,10 @@ class WorkspaceViews:
         """Where we may, have the kernel make the overlay, once for each file system."""
         if os.geteuid() != 0:
             return
-        device = source.info.st_dev
-        if device not in self._refusals:
-            # Without "volatile", which would mark the working folder as used.
-            self._refusals[device] = trial_overlay(mount.overlay_options.replace(",volatile", ""))
-        if refusal := self._refusals[device]:
+        ground = (source.info.st_dev, bool(mount.upper))
+        if ground not in self._refusals:
+            self._refusals[ground] = trial_overlay(mount)
+        if refusal := self._refusals[ground]:
             raise NoOverlay(f"the kernel makes no overlay of this file system: {refusal}")
 
 

@@ -1,0 +1,203 @@
+"""A client without root: its containers run as itself, over a plain overlay."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandboxed_tools.errors import SandboxedToolsError
+from sandboxed_tools.tool.mounts import ContainerUser, WorkspaceMount
+from sandboxed_tools.workspace.views import WorkspaceViews
+
+from .conftest import PlainContainer, give_to, picture
+from .test_overlay_view import WORK
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user"),
+]
+
+UID = 4242
+ITSELF = ContainerUser(uid=UID, gid=UID)
+SOCKET = "/var/run/docker.sock"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A folder of that user that it can reach."""
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, UID, UID)
+    # pytest's own folders are closed to others.
+    opened = [folder for folder in home.parents if not folder.stat().st_mode & 0o001]
+    modes = [folder.stat().st_mode for folder in opened]
+    for folder in opened:
+        folder.chmod(folder.stat().st_mode | 0o011)
+    yield home
+    for folder, mode in zip(opened, modes, strict=True):
+        folder.chmod(mode)
+
+
+def run_as_user(
+    home: Path,
+    container: PlainContainer,
+    *,
+    workspace: Path,
+    script: str,
+    user: ContainerUser = ITSELF,
+    **choices: Any,
+) -> dict[str, Any]:
+    """Have a client that is that user run a script on a view; what it saw, or its error."""
+
+    def work() -> dict[str, Any]:
+        mount = WorkspaceMount(source=workspace, **choices)
+        try:
+            view = WorkspaceViews().open(mount, user)
+        except SandboxedToolsError as error:
+            return {"error": type(error).__name__}
+        try:
+            outcome = container.run(view, script, user=user)
+            return {
+                "kind": view.kind,
+                "output": outcome.output,
+                "entries": view.usage().entries,
+            }
+        finally:
+            view.close()
+
+    return _in_a_child_of_that_user(home, work)
+
+
+def _in_a_child_of_that_user(home: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    # Forked rather than started: the interpreter may be where only this user can read it.
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        os.close(reader)
+        answer: dict[str, Any] = {"error": "the client failed"}
+        try:
+            os.setgroups([os.stat(SOCKET).st_gid])
+            os.setresgid(UID, UID, UID)
+            os.setresuid(UID, UID, UID)
+            os.environ["HOME"] = str(home)
+            os.environ.pop("SANDBOXED_TOOLS_STATE_DIR", None)
+            os.environ.pop("XDG_STATE_HOME", None)
+            answer = work()
+        finally:
+            if sys.exc_info()[0] is not None:
+                traceback.print_exc()
+            with open(writer, "w", encoding="utf-8") as pipe:
+                json.dump(answer, pipe)
+            os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as pipe:
+        answer = json.load(pipe)
+    os.waitpid(child, 0)
+    return answer
+
+
+@pytest.mark.parametrize("choice", ["overlay", "copy"])
+def test_works_on_private_files_and_the_host_stays_identical(
+    choice: str, home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    give_to(workspace, UID)
+    workspace = workspace.rename(home / "project")
+    before = picture(workspace)
+    answer = run_as_user(home, container, workspace=workspace, script=WORK, view=choice)
+    assert answer["output"].split() == ["public", "ran"]
+    assert answer["kind"] == choice
+    assert picture(workspace) == before
+    assert _left(home, "views") == []
+
+
+def test_working_folders_of_the_kernel_are_used_again_and_do_not_pile_up(
+    home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    give_to(workspace, UID)
+    workspace = workspace.rename(home / "project")
+    for _ in range(3):
+        answer = run_as_user(
+            home, container, workspace=workspace, script="rm secret.txt run.sh; ls"
+        )
+        assert answer["output"].split() == ["link", "src"]
+        assert _left(home, "views") == []
+        # The kernel left something of root's in it, which this user cannot delete.
+        assert len(_left(home, "spare-work")) == 1
+
+
+def test_a_read_only_view_takes_no_change(
+    home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    give_to(workspace, UID)
+    workspace = workspace.rename(home / "project")
+    answer = run_as_user(
+        home,
+        container,
+        workspace=workspace,
+        script="cat secret.txt; touch new",
+        access="read_only",
+    )
+    assert answer["kind"] == "read_only"
+    assert answer["output"].startswith("secret\n")
+    assert "Read-only file system" in answer["output"]
+    assert _left(home, "views") == _left(home, "spare-work") == []
+
+
+@pytest.mark.parametrize("name", ["comma,name", "col:on", "new\nline", "back\\slash"])
+def test_names_that_mount_options_cannot_carry(
+    name: str, home: Path, container: PlainContainer
+) -> None:
+    root = home / name
+    root.mkdir()
+    (root / "file").write_text("content")
+    give_to(root, UID)
+    answer = run_as_user(home, container, workspace=root, script="cat file; pwd")
+    assert (answer["kind"], answer["output"]) == ("overlay", f"content{root}\n")
+
+
+def test_a_folder_that_locks_its_owner_out_is_counted_and_deleted(
+    home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    give_to(workspace, UID)
+    workspace = workspace.rename(home / "project")
+    script = "mkdir -p a/b; echo > a/b/c; chmod 000 a/b a"
+    answer = run_as_user(home, container, workspace=workspace, script=script)
+    assert answer["entries"] == 3
+    assert _left(home, "views") == []
+
+
+def test_a_workspace_of_somebody_else_is_refused(
+    home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    answer = run_as_user(home, container, workspace=workspace, script="true")
+    assert answer["error"] == "InvalidWorkspace"
+
+
+def test_a_container_runs_as_nobody_else(
+    home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    give_to(workspace, UID)
+    workspace = workspace.rename(home / "project")
+    answer = run_as_user(
+        home,
+        container,
+        workspace=workspace,
+        script="true",
+        user=ContainerUser(uid=UID + 1, gid=UID),
+    )
+    assert answer["error"] == "UnsupportedOnEngine"
+
+
+def _left(home: Path, kind: str) -> list[str]:
+    folder = home / ".local/state/sandboxed-tools" / kind
+    return os.listdir(folder) if folder.exists() else []
