@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 
 import anyio
 import anyio.to_thread
@@ -223,7 +223,7 @@ async def _run_with_stream(
     call: Call,
     feed: StdinFeed,
     stream: AsyncIterable[bytes],
-    execute: Callable[[Call], object],
+    execute: Callable[[Call], Awaitable[ExecResult]],
 ) -> ExecResult:
     """Run the call while a task beside it passes the stream on, never more than a window ahead."""
     failure: list[Exception] = []
@@ -245,10 +245,14 @@ async def _run_with_stream(
             failure.append(error)
             call.stop()
 
+    results: list[ExecResult] = []
     async with anyio.create_task_group() as group:
         group.start_soon(pass_on)
-        result = await execute(call)  # type: ignore[misc]
+        try:
+            results.append(await execute(call))
+        except Exception as error:  # noqa: BLE001  raised again outside: here it would be wrapped
+            failure.append(error)
         group.cancel_scope.cancel()
     if failure:
         raise failure[0]
-    return result  # type: ignore[no-any-return]
+    return results[0]

@@ -161,7 +161,7 @@ def _create(api: docker.APIClient, request: dict[str, object], name: str) -> str
     for attempt in tenacity.Retrying(
         retry=tenacity.retry_if_exception(is_transient),
         stop=tenacity.stop_after_delay(5),
-        wait=tenacity.wait_exponential_jitter(initial=0.05, max=1),
+        wait=tenacity.wait_exponential_jitter(multiplier=0.05, jitter=0.05, max=1),
         reraise=True,
     ):
         with attempt:

@@ -170,8 +170,9 @@ class Pump:
         wants_write = False
         while not self._is_over():
             self._check_clocks()
-            self._fill_outbox()
             self._send()
+            while self._fill_outbox() and not self._outbox_is_stuck():
+                pass
             if wants_write != bool(self._outbox):
                 wants_write = not wants_write
                 poll.modify(fd, select.POLLIN | (select.POLLOUT if wants_write else 0))
@@ -236,7 +237,13 @@ class Pump:
 
     # ---- to the container ----
 
-    def _fill_outbox(self) -> None:
+    def _outbox_is_stuck(self) -> bool:
+        self._send()
+        return bool(self._outbox)
+
+    def _fill_outbox(self) -> bool:
+        """Queue what may be sent now; ``False`` when that is nothing."""
+        before = len(self._outbox)
         while not self._stdin_sent and len(self._outbox) < 4:
             assert self._stdin is not None
             room = WINDOW_BYTES - sum(self._outstanding)
@@ -249,7 +256,8 @@ class Pump:
                 if self._framed:
                     self._outbox.append(memoryview(frame(Frame.STDIN_END)))
             else:
-                return
+                break
+        return len(self._outbox) > before
 
     def _framed_piece(self, piece: bytes) -> bytes:
         assert self._stdin is not None

@@ -1,0 +1,50 @@
+"""A sandbox on the real engine, and a short way to run a command in it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterable, Iterator, Mapping
+from typing import Any
+
+import anyio
+import pytest
+from tests.sandbox.docker.running import ENV, Run
+
+from sandboxed_tools.sandbox.contract import OutputSink, SandboxSpec
+from sandboxed_tools.sandbox.docker.backend import DockerSandbox, StopRequest
+from sandboxed_tools.sandbox.docker.engine import Engine
+from sandboxed_tools.tool.command import Command
+from sandboxed_tools.tool.limits import Limits
+from sandboxed_tools.tool.result import ExecResult
+
+
+@pytest.fixture(scope="module")
+def sandbox(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
+    box = DockerSandbox(engine)
+    yield box
+    box.close()
+
+
+@pytest.fixture(scope="module")
+def run(sandbox: DockerSandbox, base_image: str) -> Run:
+    def run(
+        command: str | tuple[str, ...],
+        *,
+        stdin: bytes | AsyncIterable[bytes] | None = None,
+        env: Mapping[str, str] = ENV,
+        cwd: str | None = None,
+        script: bytes | None = None,
+        on_output: OutputSink | None = None,
+        stop: StopRequest | None = None,
+        **limits: Any,
+    ) -> ExecResult:
+        argv = ("bash", "-c", command) if isinstance(command, str) else command
+        spec = SandboxSpec(base_image, limits=Limits.of(**{"wall_s": 60, **limits}))
+        return anyio.run(
+            functools.partial(sandbox.run, stop=stop),
+            spec,
+            Command(argv, stdin=stdin, env=env, cwd=cwd, script=script),
+            on_output,
+        )
+
+    return run
