@@ -138,5 +138,6 @@ Bash = build_tool(
     render_use=lambda tool_input: f"Bash: {tool_input.command}",
     to_model_text=_model_text,
     examples=({"command": "ls | head"}, {"command": "git status"}, {"command": "rm x"}),
+    defaults=1,
     **_flags(Environment()),  # type: ignore[arg-type]
 )

@@ -10,10 +10,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sandboxed_tools.cli import tools
+from sandboxed_tools.cli import defaults, tools
 from sandboxed_tools.cli.call import call
 from sandboxed_tools.cli.engine import doctor, gc, images, ps, setup
 from sandboxed_tools.cli.explain import explain
+from sandboxed_tools.cli.lint import lint
 from sandboxed_tools.cli.run import run
 
 __all__ = ["app", "main"]
@@ -31,6 +32,8 @@ app.command(context_settings={"allow_interspersed_args": False})(run)
 app.command()(call)
 app.command()(explain)
 app.add_typer(tools.app, name="tools")
+app.command()(lint)
+app.add_typer(defaults.app, name="defaults")
 app.command()(doctor)
 app.command()(ps)
 app.command()(gc)

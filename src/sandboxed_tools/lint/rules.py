@@ -1,0 +1,216 @@
+"""The rules: each a function from one tool's source to findings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+from sandboxed_tools.lint.effects import EVALUATES, SPAWNS, Effects, effects_of
+from sandboxed_tools.lint.finding import RULES, Edit, Finding
+from sandboxed_tools.lint.returns import may_return_bool
+from sandboxed_tools.lint.source import Module, ToolSource
+
+__all__ = ["check_tool"]
+
+_FLAGS = (
+    "is_read_only",
+    "is_concurrency_safe",
+    "needs_sandbox",
+    "is_idempotent",
+    "is_destructive",
+    "is_open_world",
+    "requires_confirmation",
+    "is_reversible",
+    "is_enabled",
+)
+_DECIDED_BY_INPUT = ("is_read_only", "needs_sandbox", "is_destructive", "requires_confirmation")
+_TELLING_FIELD = re.compile(
+    r"(^|_)(code|script|command|cmd|query|sql|expression|url|uri|endpoint|path|file|filename|"
+    r"file_path|directory|folder)($|_)"
+)
+
+
+def check_tool(module: Module, tool: ToolSource) -> Iterator[Finding]:
+    """Every finding for one tool, in the order of the rules."""
+    work = module.function(tool.keywords.get("call"))
+    effects = (
+        effects_of(work, imports=module.imports, functions=module.functions)
+        if work is not None
+        else Effects()
+    )
+    for rule in _RULE_FUNCTIONS:
+        yield from rule(module, tool, effects)
+
+
+def _finding(
+    module: Module,
+    tool: ToolSource,
+    code: str,
+    node: ast.AST | None = None,
+    *,
+    detail: str = "",
+    fix: Edit | None = None,
+) -> Finding:
+    place: ast.AST = tool.call.func if node is None else node
+    name = tool.name or "this tool"
+    return Finding(
+        code=code,
+        message=f"{name} {RULES[code]}" + (f": {detail}" if detail else ""),
+        path=module.path,
+        line=place.lineno,  # type: ignore[attr-defined]
+        column=_characters(module, place.lineno, place.col_offset),  # type: ignore[attr-defined]
+        end_line=place.end_lineno,  # type: ignore[attr-defined]
+        end_column=_characters(module, place.end_lineno, place.end_col_offset),  # type: ignore[attr-defined]
+        tool=tool.name,
+        fix=fix,
+    )
+
+
+def _characters(module: Module, line: int, byte_offset: int) -> int:
+    """ast counts bytes of UTF-8; people and editors count characters."""
+    return len(module.lines[line - 1].encode()[:byte_offset].decode("utf-8", "replace"))
+
+
+def _literal(node: ast.expr | None) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _stating(module: Module, tool: ToolSource, text: str) -> Edit | None:
+    """State ``text`` as the last keyword, on a line of its own when the others have theirs."""
+    last = tool.call.keywords[-1].value if tool.call.keywords else None
+    if last is None or last.end_lineno is None or last.end_col_offset is None:
+        return None
+    column = _characters(module, last.end_lineno, last.end_col_offset)
+    keyword = tool.call.keywords[-1]
+    own_line = module.lines[keyword.lineno - 1][: keyword.col_offset].isspace()
+    indent = "\n" + " " * keyword.col_offset if own_line else " "
+    return Edit(last.end_lineno, column, f",{indent}{text}")
+
+
+def _looks_read_only(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    if tool.is_complete and "is_read_only" not in tool.keywords and effects.only_reads:
+        yield _finding(module, tool, "STL101", fix=_stating(module, tool, "is_read_only=False"))
+
+
+def _not_concurrent(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    stated = "is_concurrency_safe" in tool.keywords
+    if tool.is_complete and _literal(tool.keywords.get("is_read_only")) is True and not stated:
+        yield _finding(
+            module, tool, "STL102", fix=_stating(module, tool, "is_concurrency_safe=False")
+        )
+
+
+def _false_claim(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    node = tool.keywords.get("is_read_only")
+    if _literal(node) is True:
+        for effect in effects.changes_something[:1]:
+            detail = f"{effect.name} on line {effect.node.lineno} {effect.kind}"  # type: ignore[attr-defined]
+            yield _finding(module, tool, "STL103", node, detail=detail)
+
+
+def _fixed_flag(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    model = module.model(tool)
+    if model is None:
+        return
+    fields = [name for name, _ in _fields(model) if _TELLING_FIELD.search(name)]
+    contained = _literal(tool.keywords.get("needs_sandbox")) is True
+    for flag in _DECIDED_BY_INPUT:
+        node = tool.keywords.get(flag)
+        value = _literal(node)
+        worst = {"is_read_only": False, "needs_sandbox": True}.get(flag, True)
+        # The worst case is safe whatever the input is; only a fixed promise is suspicious.
+        if not isinstance(value, bool) or value is worst or not fields:
+            continue
+        judged_by_its_work = effects.only_reads or effects.changes_something
+        if flag == "is_read_only" and judged_by_its_work:
+            continue
+        if flag != "needs_sandbox" and contained:
+            continue
+        if flag == "needs_sandbox" and not effects.of(SPAWNS, EVALUATES):
+            continue
+        yield _finding(module, tool, "STL104", node, detail=f"{flag} and {fields[0]}")
+
+
+def _uncontained(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    if tool.is_complete and "needs_sandbox" not in tool.keywords:
+        for effect in effects.of(SPAWNS, EVALUATES)[:1]:
+            detail = f"{effect.name} on line {effect.node.lineno}"  # type: ignore[attr-defined]
+            yield _finding(module, tool, "STL105", detail=detail)
+
+
+def _bad_flag_function(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    for flag in _FLAGS:
+        node = tool.keywords.get(flag)
+        function = module.function(node)
+        if node is None or function is None:
+            continue
+        if isinstance(function, ast.AsyncFunctionDef):
+            yield _finding(module, tool, "STL106", node, detail=f"{flag} is a coroutine")
+        elif not may_return_bool(function):
+            yield _finding(module, tool, "STL106", node, detail=f"{flag} returns no bool")
+        else:
+            found = effects_of(function, imports=module.imports, functions=module.functions)
+            for effect in [*found.of("reads"), *found.changes_something][:1]:
+                yield _finding(module, tool, "STL106", node, detail=f"{flag} calls {effect.name}")
+
+
+def _open_model(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    model = module.model(tool)
+    if model is None:
+        return
+    bases = {ast.unparse(base).rpartition(".")[2] for base in model.bases}
+    inherits_open = bases == {"BaseModel"} and _extra(model) != "forbid"
+    if inherits_open or _extra(model) in ("allow", "ignore"):
+        yield _finding(module, tool, "STL107", tool.keywords["input_schema"], detail=model.name)
+
+
+def _extra(model: ast.ClassDef) -> object:
+    for node in ast.walk(model):
+        if isinstance(node, ast.keyword) and node.arg == "extra":
+            return _literal(node.value)
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if _literal(key) == "extra":
+                    return _literal(value)
+    return None
+
+
+def _fields(model: ast.ClassDef) -> Iterator[tuple[str, ast.AnnAssign]]:
+    for node in model.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name = node.target.id
+            if name != "model_config" and not name.startswith("_"):
+                yield name, node
+
+
+def _undescribed(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    description = tool.keywords.get("description")
+    value = _literal(description)
+    empty = isinstance(value, str) and not value.strip()
+    if empty or (description is None and tool.is_complete):
+        yield _finding(module, tool, "STL108", description, detail="of the tool")
+    model = module.model(tool)
+    for name, node in _fields(model) if model is not None else ():
+        if "description" not in {
+            keyword.arg for keyword in ast.walk(node) if isinstance(keyword, ast.keyword)
+        }:
+            yield _finding(module, tool, "STL108", node, detail=f"of the field {name}")
+
+
+def _unpinned(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
+    if tool.is_complete and "defaults" not in tool.keywords:
+        yield _finding(module, tool, "STL109", fix=_stating(module, tool, "defaults=1"))
+
+
+_RULE_FUNCTIONS: tuple[Callable[[Module, ToolSource, Effects], Iterator[Finding]], ...] = (
+    _looks_read_only,
+    _not_concurrent,
+    _false_claim,
+    _fixed_flag,
+    _uncontained,
+    _bad_flag_function,
+    _open_model,
+    _undescribed,
+    _unpinned,
+)
