@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 from collections.abc import AsyncIterable
 from typing import Final, Literal
 
@@ -14,6 +12,7 @@ import psutil
 from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.host.live import LiveOutput, OutputSink
 from sandboxed_tools.host.report import Ended, Report
+from sandboxed_tools.host.spare import Supervisor
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.output import OutputCollector
 from sandboxed_tools.tool.result import ExecResult, Limit, Phases, Status, Stream, Usage
@@ -75,16 +74,15 @@ class HostCall:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
-        control: socket.socket,
+        supervisor: Supervisor,
         streams: Streams,
         *,
         limits: Limits,
         on_output: OutputSink | None,
     ) -> None:
         self.report = Report()
-        self._process = process
-        self._control = control
+        self._supervisor = supervisor
+        self._control = supervisor.control
         self._streams = streams
         self._limits = limits
         self._live = LiveOutput(on_output)
@@ -95,7 +93,6 @@ class HostCall:
         self._reason: _Reason | None = None
         self._started = anyio.Event()
         self._started_at = self._last_output_at = anyio.current_time()
-        control.setblocking(False)
 
     async def run(
         self,
@@ -225,10 +222,10 @@ class HostCall:
     def _force_end(self) -> None:
         """Kill the supervisor and all that descends from it, without its help."""
         try:
-            family = psutil.Process(self._process.pid).children(recursive=True)
+            family = psutil.Process(self._supervisor.pid).children(recursive=True)
         except psutil.Error:
             family = []
-        self._process.kill()
+        self._supervisor.kill()
         for member in family:
             try:
                 member.kill()

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
+import anyio.to_thread
+
 from sandboxed_tools.host.environment import build_environment
 from sandboxed_tools.host.landlock import MINIMUM_ABI, system_rules
 from sandboxed_tools.host.launch import GatePlan, Identity, Launch, launched
@@ -64,9 +66,11 @@ def gate_status() -> GateStatus:
     return _found()[0]
 
 
-def gate_plan() -> GatePlan | None:
+async def gate_plan() -> GatePlan | None:
     """The plan that the probe proved; ``None`` where the gate is not available."""
-    return _found()[1]
+    if _found.cache_info().currsize:
+        return _found()[1]
+    return (await anyio.to_thread.run_sync(_found))[1]
 
 
 @functools.cache
@@ -178,9 +182,9 @@ def _run(plan: GatePlan, folder: Path) -> tuple[Report, bytes]:
         stack.callback(os.close, null)
         pipe, end = os.pipe()
         stack.callback(os.close, pipe)
-        with launched(plan, launch, stdin=null, stdout=end, stderr=null) as (_process, control):
+        with launched(plan, launch, stdin=null, stdout=end, stderr=null) as taken:
             os.close(end)
-            _collect(control.fileno(), report)
+            _collect(taken.control.fileno(), report)
         return report, os.read(pipe, 65536) if report.ended else b""
 
 

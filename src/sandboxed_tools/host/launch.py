@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import functools
-import marshal
 import math
 import os
 import resource
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from types import CodeType
 from typing import Final
 
 from sandboxed_tools.host.landlock import (
@@ -27,6 +21,7 @@ from sandboxed_tools.host.landlock import (
 )
 from sandboxed_tools.host.scratch import Scratch
 from sandboxed_tools.host.seccomp_rules import REFUSED, WATCHED
+from sandboxed_tools.host.spare import Supervisor, compiled, supervisor
 from sandboxed_tools.host.syscalls import NUMBERS, Machine, number_of
 from sandboxed_tools.tool.limits import Limits
 
@@ -34,22 +29,6 @@ __all__ = ["GatePlan", "Identity", "Launch", "launched"]
 
 NOBODY: Final = 65534
 CAP_DAC_READ_SEARCH: Final = 2
-
-_SUPERVISOR: Final = ("libc", "confine", "observe", "program")
-"""Modules of the supervisor, each after those that it imports."""
-
-# Makes modules of what the parent compiled and calls the last one's main. The same interpreter, the
-# same user, a descriptor that nobody else has: marshal is safe here, and it needs no import.
-_BOOT: Final = """
-import marshal, posix, sys
-fd = int(sys.argv[1])
-codes, told = marshal.loads(posix.pread(fd, posix.fstat(fd).st_size, 0))
-posix.close(fd)
-for name, code in codes:
-    sys.modules[name] = module = type(sys)(name)
-    exec(code, module.__dict__)
-module.main(told)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,57 +94,25 @@ class Launch:
 @contextmanager
 def launched(
     plan: GatePlan, launch: Launch, *, stdin: int, stdout: int, stderr: int
-) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
-    """Start the supervisor; yields its process and the control socket.
+) -> Iterator[Supervisor]:
+    """Have a supervisor start the command; yields the supervisor. Blocking for about a millisecond.
 
-    At the end the socket is closed and the process is reaped, killed first if it still lives: the
-    caller is to wait for the last line of the report before that.
+    At the end the supervisor is gone: the caller is to wait for the last line of its report before
+    that, for whatever still lives when it is killed lives on.
 
     Raises:
-        OSError: the process could not be started.
+        OSError: the supervisor could not be started, or was lost at once.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with ours:
-        with theirs, _parameters(plan, launch, control=theirs.fileno()) as parameters:
-            inherited = {theirs.fileno(), parameters, launch.cwd, *launch.folders, launch.script}
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, str(parameters)],
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                pass_fds=tuple(inherited - {-1}),
-                start_new_session=True,
-                cwd="/",
-                env=_interpreter_environment(),
-            )
-        try:
-            yield process, ours
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+    descriptors = [stdin, stdout, stderr, launch.cwd, *launch.folders]
+    if launch.script >= 0:
+        descriptors.append(launch.script)
+    with supervisor() as taken:
+        taken.tell(_told(plan, launch), descriptors)
+        yield taken
 
 
-def _interpreter_environment() -> dict[str, str]:
-    # An interpreter that finds its own library only through this could not start without it. It is
-    # the supervisor's; the command's environment is another.
-    path = os.environ.get("LD_LIBRARY_PATH")
-    return {} if path is None else {"LD_LIBRARY_PATH": path}
-
-
-@contextmanager
-def _parameters(plan: GatePlan, launch: Launch, *, control: int) -> Iterator[int]:
-    fd = os.memfd_create("sandboxed-tools-gate")
-    try:
-        content = marshal.dumps((_supervisor_code(), _told(plan, launch, control=control)))
-        with open(fd, "wb", closefd=False) as file:
-            file.write(content)
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _told(plan: GatePlan, launch: Launch, *, control: int) -> dict[str, object]:
+def _told(plan: GatePlan, launch: Launch) -> dict[str, object]:
+    """What a supervisor is told; descriptors travel beside it, in the order of ``launched``."""
     abi, known = plan.landlock_abi, known_rights(plan.landlock_abi)
     rules = [
         *plan.system_rules,
@@ -173,41 +120,25 @@ def _told(plan: GatePlan, launch: Launch, *, control: int) -> dict[str, object]:
         PathRule(os.fsencode(launch.scratch.home), READ),
     ]
     return {
-        "control": control,
-        "client": os.getpid(),
         "landlock": handled_attributes(abi),
         "scope": scope_attributes(abi),
-        "fd_rules": [(fd, READ) for fd in launch.folders],
+        "folders": len(launch.folders),
+        "folder_rights": READ,
         "path_rules": [(rule.path, rule.rights) for rule in rules],
         "filter": plan.seccomp_filter,
         "notify": plan.notify,
         "calls": _calls(plan.machine),
         "argv": list(launch.argv),
         "env": dict(launch.env),
-        "cwd": launch.cwd,
-        "script": launch.script,
         "uid": launch.identity.uid,
         "gid": launch.identity.gid,
         "capabilities": launch.identity.capabilities,
         "permitted": launch.identity.permitted,
         "rlimits": _resource_limits(launch.limits, launch.identity),
         "scratch": os.fsencode(launch.scratch.root),
-        "remover": _code("remove_tree.py"),
+        "remover": compiled("remove_tree.py"),
         **_supervisor_calls(plan.machine),
     }
-
-
-@functools.cache
-def _supervisor_code() -> list[tuple[str, CodeType]]:
-    package = f"{__package__}.supervisor"
-    return [(f"{package}.{name}", _code(f"supervisor/{name}.py")) for name in _SUPERVISOR]
-
-
-@functools.cache
-def _code(name: str) -> CodeType:
-    path = Path(__file__).parent / name
-    # An asserted interpreter flag must not change what is executed; docstrings are dead weight.
-    return compile(path.read_text(encoding="utf-8"), str(path), "exec", optimize=2)
 
 
 @functools.cache

@@ -91,7 +91,7 @@ async def run_on_host(
         PathRefused: the command's directory is not in the workspace.
         InvalidInput: the command sets a variable that is not allowed here.
     """
-    plan = gate or await anyio.to_thread.run_sync(gate_plan)
+    plan = gate or await gate_plan()
     if plan is None:
         raise SandboxUnavailable(
             "No command can run on this host: the gate that keeps it from writing is missing.",
@@ -154,7 +154,7 @@ async def _started(
             )
             streams = Streams(has_stdin=command.stdin is not None)
             held.callback(streams.close)
-            process, control = await anyio.to_thread.run_sync(
+            supervisor = await anyio.to_thread.run_sync(
                 held.enter_context,
                 launched(
                     plan,
@@ -165,7 +165,7 @@ async def _started(
                 ),
             )
             streams.hand_over()
-            yield HostCall(process, control, streams, limits=limits, on_output=on_output)
+            yield HostCall(supervisor, streams, limits=limits, on_output=on_output)
         finally:
             # In a thread, because what a command left in its folder may take long to remove.
             with anyio.CancelScope(shield=True):

@@ -52,6 +52,8 @@ def become_command(told: "dict[str, Any]", *, report: int, go: int, supervisor: 
         prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
         if posix.getppid() != supervisor:
             posix._exit(126)
+        for fd, stream in enumerate(told["streams"]):
+            posix.dup2(stream, fd)
         kept = {0, 1, 2, report, go}
         if told["script"] >= 0:
             posix.dup2(told["script"], 3)
@@ -85,8 +87,9 @@ def _prefer_as_oom_victim() -> None:
 
 def _ruleset(told: "dict[str, Any]") -> int:
     ruleset = syscall(_LANDLOCK_CREATE, told["landlock"], len(told["landlock"]), 0)
-    for fd, rights in told["fd_rules"]:
-        syscall(_LANDLOCK_ADD, ruleset, 1, words(rights) + words(fd, width=4), 0)
+    for fd in told["readable"]:
+        rule = words(told["folder_rights"]) + words(fd, width=4)
+        syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0)
     for path, rights in told["path_rules"]:
         try:
             fd = posix.open(path, _O_PATH | _O_CLOEXEC)

@@ -10,6 +10,8 @@ ERRNO``; ``ended BY WAIT-STATUS CPU-MICROSECONDS PEAK-KIB``, where BY is ``self`
 Anything it reads there, the end of that socket, and the end of the client are reasons to kill.
 """
 
+import _socket
+import marshal
 import posix
 
 from sandboxed_tools.host.supervisor.confine import become_command, confine_signals
@@ -36,20 +38,48 @@ _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
 _POLLIN, _SIGKILL, _EINTR = 1, 9, 4
 
 
-def main(told: "dict[str, Any]") -> None:
-    """Run the whole call as it was told. Never returns."""
+def main(control: int, *, client: int) -> None:
+    """Wait for one run on ``control`` and carry it out. Never returns."""
     try:
-        _Supervisor(told).run()
+        client_pidfd = syscall(_PIDFD_OPEN, client, 0)
+        told = _receive(control, client_pidfd) if posix.getppid() == client else None
+        if told is not None:
+            _Supervisor(told, control=control, client=client_pidfd).run()
     except BaseException as error:  # noqa: BLE001 - the client is told, whatever it was
-        posix.write(told["control"], f"failed supervisor {error!r}"[:500].encode() + b"\n")
+        posix.write(control, f"failed supervisor {error!r}"[:500].encode() + b"\n")
     finally:
         posix._exit(0)
 
 
+def _receive(control: int, client: int) -> "dict[str, Any] | None":
+    """What is to be run, with its descriptors; ``None`` when the client ended before."""
+    if _ready([control, client])[client]:
+        return None
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, control)
+    head, ancillary, _flags, _address = connection.recvmsg(8, _socket.CMSG_LEN(4 * 253))
+    content = bytearray()
+    while head and len(content) < number(head):
+        piece = connection.recv(number(head) - len(content))
+        if not piece:
+            return None
+        content += piece
+    connection.detach()
+    if not head:
+        return None
+    told: dict[str, Any] = marshal.loads(content)
+    raw = ancillary[0][2]
+    fds = [number(raw[at : at + 4]) for at in range(0, len(raw), 4)]
+    told["streams"], told["cwd"] = fds[:3], fds[3]
+    told["readable"] = fds[4 : 4 + told["folders"]]
+    told["script"] = fds[4 + told["folders"]] if len(fds) > 4 + told["folders"] else -1
+    return told
+
+
 class _Supervisor:
-    def __init__(self, told: "dict[str, Any]") -> None:
+    def __init__(self, told: "dict[str, Any]", *, control: int, client: int) -> None:
         self._told = told
-        self._control: int = told["control"]
+        self._control = control
+        self._client = client
         self._observer: Observer | None = None
         self._child = 0
         self._status = _SIGKILL
@@ -58,10 +88,6 @@ class _Supervisor:
         self._client_gone = False
 
     def run(self) -> None:
-        client = syscall(_PIDFD_OPEN, self._told["client"], 0)
-        if posix.getppid() != self._told["client"]:
-            self._remove_scratch()
-            return
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if self._told["scope"]:
@@ -72,7 +98,7 @@ class _Supervisor:
             started = self._start()
             if started:
                 self._say("started")
-                self._watch(client)
+                self._watch()
         finally:
             self._end_everything()
         if started:
@@ -101,8 +127,8 @@ class _Supervisor:
         for fd in (report_end, go_end):
             posix.close(fd)
         # The streams end when the last process of the command has ended, not when this one does.
-        for fd in (0, 1, 2):
-            posix.dup2(null, fd)
+        for fd in self._told["streams"]:
+            posix.close(fd)
         message = posix.read(report, 256)
         if message[:1] == b"L":
             self._take_listener(number(message[1:5]))
@@ -121,15 +147,15 @@ class _Supervisor:
             note=lambda name, path: self._say(f"denied {name} {path.hex()}"),
         )
 
-    def _watch(self, client: int) -> None:
+    def _watch(self) -> None:
         """Answer and listen until the main process has ended or somebody wants it to end."""
         main_process = syscall(_PIDFD_OPEN, self._child, 0)
-        watched = [self._control, client, main_process]
+        watched = [self._control, self._client, main_process]
         if self._observer is not None:
             watched.append(self._observer.listener)
         while True:
             states = _ready(watched)
-            if states[client]:
+            if states[self._client]:
                 self._client_gone = self._requested = True
                 return
             if states[main_process]:
