@@ -21,7 +21,7 @@ __all__ = [
     "content_hash",
 ]
 
-Newline = Literal["lf", "crlf", "cr", "mixed", "none"]
+Newline = Literal["lf", "crlf", "mixed", "none"]
 """How the lines of a file end; ``none`` for a file without a line end."""
 
 LineRange = tuple[int, int]
