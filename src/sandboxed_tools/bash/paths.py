@@ -1,0 +1,82 @@
+"""Paths that a command names, and those whose mere reading has an effect or tells secrets."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+
+from sandboxed_tools.bash.options import names
+from sandboxed_tools.bash.syntax import Argument, Refused
+
+__all__ = ["PathUse", "refuse_special_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class PathUse:
+    """A path that the command may open.
+
+    ``text`` is the whole path when ``complete``, else only what it is known to begin with. ``~``
+    stands for the home directory. ``start`` and ``end`` are offsets in characters.
+    """
+
+    text: str
+    start: int
+    end: int
+    complete: bool
+
+
+_HARMLESS_DEVICES = frozenset(
+    {"null", "zero", "random", "urandom", "stdin", "stdout", "stderr", "fd/0", "fd/1", "fd/2"}
+)
+_LISTS_NAMES_ONLY = names(
+    "ls dir vdir stat find fd fdfind du df test [ [[ tree file realpath readlink namei lsblk"
+    " mountpoint dirname basename"
+)
+_READS_WHOLE_TREES = names("grep egrep fgrep rg diff zgrep")
+_PROC_SECRETS = re.compile(
+    r"(?:^|/)proc/(?:.*/)?(?:environ|mem|maps|smaps|smaps_rollup|numa_maps|auxv|pagemap|stack"
+    r"|syscall|kcore|kmsg|kallsyms|keys|key-users|fd|fdinfo|map_files|root|cwd|clear_refs|net"
+    r"|sysrq-trigger)(?:/|$)"
+)
+_UNKNOWN_UNDER_PROC = re.compile(r"(?:^|/)proc/(?:.*/)?[^/]*[*?\[][^/]*$")
+_TREE_OF_SECRETS = re.compile(
+    r"/|/(?:proc|sys|dev)|(?:\.\./)+(?:proc|sys|dev)|/proc/(?:self|thread-self|[0-9*]+)(?:/task(?:/[^/]+)?)?"
+)
+_DEVICE = re.compile(r"(?:\.\./)*/?dev/(.+)")
+_KERNEL_FILES = re.compile(r"(?:^|/)sys/kernel/(?:debug|tracing|security)(?:/|$)")
+_ENVIRON_SOMEWHERE = re.compile(r"\*/environ$")
+
+
+def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None:
+    """Refuse a path whose reading has an effect, or shows other processes' secrets.
+
+    Devices may act when opened (``/dev/watchdog``, a FIFO), ``trace_pipe`` and ``/proc/kmsg`` are
+    consumed by reading, ``/proc/PID/environ`` and ``mem`` belong to other processes (proc(5)).
+
+    Raises:
+        Refused: with code ``path``.
+    """
+    path = posixpath.normpath(shape) if shape else ""
+    if path.startswith("//"):
+        path = path[1:]
+    if "proc" in path and (
+        _PROC_SECRETS.search(path)
+        or (program not in _LISTS_NAMES_ONLY and _UNKNOWN_UNDER_PROC.search(path))
+    ):
+        raise _refused(argument, "shows what belongs to other processes")
+    if _ENVIRON_SOMEWHERE.search(path):
+        raise _refused(argument, "may show what belongs to other processes")
+    if program in _READS_WHOLE_TREES and _TREE_OF_SECRETS.fullmatch(path):
+        raise _refused(argument, "holds devices, or what belongs to other processes")
+    if program in _LISTS_NAMES_ONLY:
+        return
+    device = _DEVICE.fullmatch(path)
+    if device is not None and device[1] not in _HARMLESS_DEVICES:
+        raise _refused(argument, "is a device, which may act when it is read")
+    if _KERNEL_FILES.search(path):
+        raise _refused(argument, "is consumed or changed by reading")
+
+
+def _refused(argument: Argument, message: str) -> Refused:
+    return Refused("path", f"the path {argument.shape!r} {message}", argument.start, argument.end)

@@ -1,0 +1,331 @@
+"""The table: every program and builtin that may be read-only, with what it may be given.
+
+An entry is a :class:`~sandboxed_tools.bash.options.Spec` or a function. What is not here is
+refused. Each entry was written against the manual's list of options: an option is left out when it
+writes, deletes, runs a program, connects, or reads further options from a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sandboxed_tools.bash.options import Spec, names
+from sandboxed_tools.bash.rules import files, shell, starters, system
+from sandboxed_tools.bash.rules.awk import check_awk
+from sandboxed_tools.bash.rules.call import Rule
+from sandboxed_tools.bash.rules.find import check_find
+from sandboxed_tools.bash.rules.git import check_git
+from sandboxed_tools.bash.rules.sed import check_sed
+
+__all__ = ["BUILTINS", "TABLE"]
+
+
+_READS_FILES = Spec(anything=True, unknown="any")
+_TEXT_ONLY = Spec(anything=True, unknown="any", paths="none")
+_SEARCHES = Spec(anything=True, unknown="any", paths="after_first")
+
+_ONLY_READ_FILES = names(
+    "cat head tail wc ls dir vdir tac rev nl fold fmt pr expand unexpand paste join comm cmp"
+    " diff od hexdump hd stat du df realpath readlink md5sum sha1sum sha224sum sha256sum"
+    " sha384sum sha512sum b2sum cksum sum base32 base64 basenc cut tsort column namei"
+)
+_ONLY_COMPUTE = names(
+    "echo tr seq expr factor numfmt basename dirname true false : pwd sleep yes printenv id"
+    " groups whoami logname users who w uname nproc arch uptime free tty which whereis type"
+    " help locale lscpu lsmod pgrep bc times break continue mountpoint"
+)
+_VERSION = r"(?:--version|-V|-v|--help)"
+_COMPRESS = Spec(
+    short="cdltvqfkn123456789",
+    long=names(
+        "stdout to-stdout decompress uncompress list test quiet verbose keep force fast best"
+    ),
+    requires=names("-c -l -t --stdout --to-stdout --list --test"),
+)
+_SORT = Spec(
+    short="bdfghinMRVrcCmsuz",
+    short_value="kt",
+    long=names(
+        "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort"
+        " ignore-nonprinting month-sort human-numeric-sort numeric-sort random-sort reverse"
+        " version-sort check merge stable unique zero-terminated debug"
+    ),
+    long_value=names("key field-separator sort parallel batch-size files0-from"),
+    long_optional=names("key field-separator sort parallel batch-size files0-from check"),
+)
+_RG = Spec(
+    short="bcFHIhilLnNopPqsSuUvVwxa0.",
+    short_value="ABCdeEfgjmMrtT",
+    long=names(
+        "after-context before-context auto-hybrid-regex no-auto-hybrid-regex binary no-binary"
+        " block-buffered byte-offset case-sensitive column no-column count count-matches crlf"
+        " debug trace files files-with-matches files-without-match fixed-strings follow"
+        " glob-case-insensitive heading no-heading hidden no-hidden ignore-case include-zero"
+        " invert-match json line-buffered line-number no-line-number line-regexp"
+        " max-columns-preview multiline multiline-dotall no-config no-filename no-ignore"
+        " no-ignore-dot no-ignore-exclude no-ignore-files no-ignore-global no-ignore-parent"
+        " no-ignore-vcs no-messages no-mmap mmap no-require-git no-unicode null null-data"
+        " one-file-system only-matching no-pcre2-unicode passthru pcre2 pretty quiet"
+        " search-zip-none smart-case sort-files stats stop-on-nonmatch text trim type-list"
+        " unrestricted vimgrep with-filename word-regexp version ignore no-follow no-text"
+    ),
+    long_value=names(
+        "after-context before-context context color colors context-separator dfa-size-limit"
+        " encoding engine field-context-separator field-match-separator file glob iglob"
+        " ignore-file max-columns max-count max-depth maxdepth max-filesize path-separator"
+        " regex-size-limit regexp replace sort sortr threads type type-add type-clear type-not"
+    ),
+    long_optional=names(
+        "after-context before-context context color colors context-separator dfa-size-limit"
+        " encoding engine field-context-separator field-match-separator file glob iglob"
+        " ignore-file max-columns max-count max-depth maxdepth max-filesize path-separator"
+        " regex-size-limit regexp replace sort sortr threads type type-add type-clear type-not"
+    ),
+    paths="after_first",
+)
+_FD = Spec(
+    short="HIusigalLp0qhVF1",
+    short_value="deEtSocj",
+    long=names(
+        "hidden no-ignore no-ignore-vcs no-ignore-parent unrestricted case-sensitive"
+        " ignore-case glob regex fixed-strings absolute-path follow full-path print0 quiet"
+        " show-errors one-file-system prune strip-cwd-prefix"
+    ),
+    long_value=names(
+        "max-depth min-depth exact-depth exclude type extension size changed-within"
+        " changed-before owner color threads max-results base-directory search-path and"
+    ),
+    long_optional=names(
+        "max-depth min-depth exact-depth exclude type extension size changed-within"
+        " changed-before owner color threads max-results base-directory search-path and"
+    ),
+    paths="after_first",
+)
+_BINARY_TOOL = Spec(
+    short="aAbBcCdDefFghHiIlnNopPrRsStTuvVwWxz",
+    long=names(
+        "demangle dynamic extern-only all headers section-headers symbols wide file-header"
+        " program-headers sections syms relocs dyn-syms segments disassemble disassemble-all"
+        " reloc dynamic-reloc full-contents source no-show-raw-insn print-size print-file-name"
+        " undefined-only defined-only numeric-sort size-sort reverse-sort notes version-info"
+        " private-headers archive-headers info"
+    ),
+    at=False,
+    unknown="operand",
+)
+
+BUILTINS: Mapping[str, Rule] = MappingProxyType(
+    {
+        "cd": shell.check_cd,
+        "pushd": shell.check_cd,
+        "popd": Spec(max_operands=0, paths="none"),
+        "dirs": Spec(short="clpv", max_operands=0, paths="none"),
+        "test": shell.check_test,
+        "[": shell.check_test,
+        "printf": shell.check_printf,
+        "read": shell.check_read,
+        "mapfile": shell.check_mapfile,
+        "readarray": shell.check_mapfile,
+        "set": shell.check_set,
+        "shopt": shell.check_shopt,
+        "exit": shell.check_exit,
+        "return": shell.check_exit,
+        "trap": shell.check_trap,
+        "export": shell.check_export,
+        "declare": shell.check_declare,
+        "unset": shell.check_unset,
+        "ulimit": shell.check_ulimit,
+        "wait": system.exactly(r"|-n|[0-9]{1,7}"),
+        "umask": system.exactly(r"|-S|-p"),
+        "kill": system.exactly(r"-l(?:\x1f[A-Z0-9]+)?|-L"),
+        "jobs": Spec(short="lnprs", max_operands=0, paths="none"),
+        "history": system.exactly(r"|[0-9]{1,6}"),
+        "command": starters.check_command,
+        "builtin": starters.check_builtin,
+        "exec": starters.check_builtin,
+    }
+)
+"""Builtins of bash with a rule of their own."""
+
+_PROGRAMS: dict[str, Rule] = {
+    **dict.fromkeys(_ONLY_READ_FILES, _READS_FILES),
+    **dict.fromkeys(_ONLY_COMPUTE, _TEXT_ONLY),
+    **dict.fromkeys(names("grep egrep fgrep jq"), _SEARCHES),
+    # Versions only: these run code, or read settings from the workspace, in any other form.
+    **dict.fromkeys(
+        names(
+            "gcc g++ cc c++ clang clang++ ld as gdb cmake ninja bash dash sh zsh curl wget"
+            " rsync ssh ruby perl lua make gmake vim nano emacs nginx psql mysql java javac"
+            " php"
+        ),
+        system.exactly(r"--version"),
+    ),
+    **dict.fromkeys(names("python3 python python2 node nodejs"), system.exactly(_VERSION, "-VV")),
+    **dict.fromkeys(names("perl ruby lua php"), system.exactly(r"--version|-v")),
+    **dict.fromkeys(names("make gmake"), system.exactly(r"--version|-v")),
+    **dict.fromkeys(names("java javac"), system.exactly(r"--?version")),
+    "ssh": system.exactly(r"-V"),
+    "sh": system.exactly("--version"),
+    # Text and files.
+    "sed": check_sed,
+    **dict.fromkeys(names("awk gawk mawk nawk original-awk"), check_awk),
+    "sort": _SORT,
+    "uniq": Spec(
+        short="cdDiuz",
+        short_value="fsw",
+        numeric=False,
+        max_operands=1,
+        long=names("count repeated all-repeated group ignore-case unique zero-terminated"),
+        long_value=names("skip-fields skip-chars check-chars"),
+        long_optional=names("skip-fields skip-chars check-chars all-repeated group"),
+    ),
+    "shuf": Spec(
+        short="erz",
+        short_value="in",
+        long=names("echo repeat zero-terminated"),
+        long_value=names("input-range head-count random-source"),
+        long_optional=names("input-range head-count random-source"),
+    ),
+    "iconv": Spec(
+        short="cls",
+        short_value="ft",
+        long=names("list silent"),
+        long_value=names("from-code to-code"),
+        long_optional=names("from-code to-code"),
+    ),
+    "xxd": Spec(
+        short="abCdeEipruvh",
+        short_value="cglos",
+        cluster=False,
+        max_operands=1,
+        permute=False,
+    ),
+    "tree": Spec(
+        short="adflxshDFqNQpugtcrUviACSnJX",
+        short_value="LPIH",
+        attached=False,
+        long=names(
+            "dirsfirst filesfirst noreport matchdirs ignore-case prune si du gitignore inodes"
+            " device metafirst fromfile nolinks"
+        ),
+        long_value=names("filelimit charset timefmt sort"),
+        long_optional=names("filelimit charset timefmt sort"),
+    ),
+    "file": Spec(
+        short="bchikLlnNprSv0",
+        short_value="eFP",
+        long=names(
+            "brief mime mime-type mime-encoding dereference no-dereference no-pad no-buffer"
+            " print0 extension keep-going raw list no-sandbox"
+        ),
+        long_value=names("separator exclude"),
+        long_optional=names("separator exclude"),
+    ),
+    "strings": Spec(
+        short="aw",
+        short_value="netN",
+        numeric=True,
+        at=False,
+        long=names("all print-file-name"),
+        long_value=names("bytes radix encoding"),
+        long_optional=names("bytes radix encoding"),
+    ),
+    **dict.fromkeys(
+        names("less more"),
+        Spec(
+            short="nNSRFXiIEeGgMmqQrsuUwWJdfclpV",
+            numeric=False,
+            plus=False,
+            long=names("LINE-NUMBERS chop-long-lines RAW-CONTROL-CHARS quit-if-one-screen no-init"),
+        ),
+    ),
+    "rg": _RG,
+    **dict.fromkeys(names("fd fdfind"), _FD),
+    **dict.fromkeys(names("bat batcat"), files.check_bat),
+    "zgrep": Spec(
+        short="EFGPiclLnhHqsvwxo", short_value="ABCem", unknown="never", paths="after_first"
+    ),
+    "find": check_find,
+    "zipinfo": Spec(short="12smlvhMtTzC", max_operands=None, unknown="operand"),
+    # Archives and data.
+    "tar": files.check_tar,
+    "unzip": files.check_unzip,
+    **dict.fromkeys(names("gzip gunzip pigz bzip2 bunzip2 xz unxz zstd unzstd"), _COMPRESS),
+    **dict.fromkeys(
+        names("zcat bzcat xzcat zstdcat"), Spec(short="fqvk", long=names("force quiet"))
+    ),
+    **dict.fromkeys(names("7z 7za 7zr"), files.check_7z),
+    "yq": files.check_yq,
+    "xmllint": files.check_xmllint,
+    "openssl": files.check_openssl,
+    "sqlite3": files.check_sqlite3,
+    "dd": files.check_dd,
+    "tee": files.check_tee,
+    **dict.fromkeys(names("nm size readelf objdump"), _BINARY_TOOL),
+    # The machine.
+    "date": system.check_date,
+    "cal": Spec(short="13jmsyh", numeric=True, max_operands=3, paths="none", unknown="never"),
+    "ps": system.check_ps,
+    "ip": system.check_ip,
+    "ss": Spec(
+        short="naleompistuwx460HOdTh",
+        unknown="never",
+        paths="none",
+        long=names(
+            "numeric all listening extended memory processes info summary tcp udp raw unix"
+            " options no-header oneline ipv4 ipv6"
+        ),
+    ),
+    "lsof": system.check_lsof,
+    "lsblk": Spec(
+        short="abdefiJlmnOpPrsStz",
+        short_value="oIxM",
+        paths="none",
+        unknown="never",
+        long=names("all bytes nodeps fs json list noheadings paths pairs raw tree"),
+        long_value=names("output"),
+        long_optional=names("output"),
+    ),
+    "findmnt": Spec(short="aAbDfiJlnPrRu", short_value="otT", unknown="never", paths="none"),
+    "mount": system.exactly(r"|-l|(?:-l\x1f)?-t\x1f[a-z0-9,]+"),
+    "hostname": system.exactly(r"|-s"),
+    "sysctl": system.exactly(r"(?:-n\x1f)?[a-z][a-z0-9_.]*(?:\x1f[a-z][a-z0-9_.]*)*|-a"),
+    "dmesg": Spec(
+        short="TkxtuPH",
+        short_value="lf",
+        long=names("ctime human kernel decode nopager notime userspace"),
+        long_value=names("level facility color since until"),
+        long_optional=names("level facility color since until"),
+        max_operands=0,
+    ),
+    "getconf": system.exactly(r"-a|[A-Z][A-Z0-9_]*(?:\x1f[A-Za-z0-9_./]+)?"),
+    "getent": system.check_getent,
+    "vmstat": Spec(short="asdmnwtf", numeric=True, unknown="never", paths="none"),
+    "top": system.exactly(r"-b\x1f?-?n\x1f?[0-9]{1,3}|-bn\x1f?[0-9]{1,3}|-n\x1f?[0-9]{1,3}\x1f-b"),
+    **dict.fromkeys(
+        names("dpkg dpkg-query"),
+        Spec(
+            short="lLsSWp",
+            short_value="f",
+            unknown="never",
+            paths="none",
+            long=names("list listfiles status search show print-architecture get-selections"),
+            long_optional=names("showformat"),
+            requires=names(
+                "-l -L -s -S -W -p --list --listfiles --status --search --show"
+                " --print-architecture --get-selections --version"
+            ),
+        ),
+    ),
+    # Programs that start others.
+    "env": starters.check_env,
+    "nice": starters.check_nice,
+    "timeout": starters.check_timeout,
+    "stdbuf": starters.check_stdbuf,
+    "xargs": starters.check_xargs,
+    "git": check_git,
+}
+
+TABLE: Mapping[str, Rule] = MappingProxyType({**_PROGRAMS, **BUILTINS})
+"""Every known name. Operators may add names; these can not be replaced."""
