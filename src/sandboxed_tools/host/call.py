@@ -7,12 +7,14 @@ from collections.abc import AsyncIterable
 from typing import Final, Literal
 
 import anyio
-import psutil
+import anyio.to_thread
 
 from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.host.live import LiveOutput, OutputSink
 from sandboxed_tools.host.report import Ended, Report
+from sandboxed_tools.host.scratch import Scratch
 from sandboxed_tools.host.spare import Supervisor
+from sandboxed_tools.host.stragglers import kill_stragglers
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.output import OutputCollector
 from sandboxed_tools.tool.result import ExecResult, Limit, Phases, Status, Stream, Usage
@@ -76,6 +78,7 @@ class HostCall:
         self,
         supervisor: Supervisor,
         streams: Streams,
+        scratch: Scratch,
         *,
         limits: Limits,
         on_output: OutputSink | None,
@@ -84,6 +87,7 @@ class HostCall:
         self._supervisor = supervisor
         self._control = supervisor.control
         self._streams = streams
+        self._scratch = scratch
         self._limits = limits
         self._live = LiveOutput(on_output)
         self._collected: dict[Stream, OutputCollector] = {
@@ -187,7 +191,7 @@ class HostCall:
             if at <= anyio.current_time():
                 self._ask_to_end(reason)
                 await anyio.sleep(_KILL_S)
-                self._force_end()
+                await anyio.to_thread.run_sync(self._force_end)
                 return
             await anyio.sleep_until(at)
 
@@ -214,23 +218,20 @@ class HostCall:
             if self.report.ended is None:
                 self._send_request()
                 with anyio.move_on_after(_KILL_S):
-                    self.report.problem = None
-                    await self._follow_report()
+                    await self._read_to_the_end()
             if self.report.ended is None:
-                self._force_end()
+                await anyio.to_thread.run_sync(self._force_end)
+
+    async def _read_to_the_end(self) -> None:
+        problem, self.report.problem = self.report.problem, None
+        await self._follow_report()
+        # The first problem is the cause; that the supervisor is gone afterwards follows from it.
+        self.report.problem = problem or self.report.problem
 
     def _force_end(self) -> None:
-        """Kill the supervisor and all that descends from it, without its help."""
-        try:
-            family = psutil.Process(self._supervisor.pid).children(recursive=True)
-        except psutil.Error:
-            family = []
+        """End everything without the supervisor's help: it hangs, or somebody killed it."""
         self._supervisor.kill()
-        for member in family:
-            try:
-                member.kill()
-            except psutil.Error:
-                continue
+        kill_stragglers(self._scratch)
 
     def _result(self, *, asked_at: float) -> ExecResult:
         ended = self.report.ended

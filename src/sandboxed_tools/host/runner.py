@@ -165,7 +165,7 @@ async def _started(
                 ),
             )
             streams.hand_over()
-            yield HostCall(supervisor, streams, limits=limits, on_output=on_output)
+            yield HostCall(supervisor, streams, scratch, limits=limits, on_output=on_output)
         finally:
             # In a thread, because what a command left in its folder may take long to remove.
             with anyio.CancelScope(shield=True):

@@ -33,7 +33,7 @@ REFUSED: Final = _names(
     acct quotactl quotactl_fd vhangup
     init_module finit_module delete_module create_module kexec_load kexec_file_load
     bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register
-    keyctl add_key request_key settimeofday clock_settime clock_adjtime adjtimex syslog
+    keyctl add_key request_key settimeofday clock_settime clock_adjtime adjtimex
     iopl ioperm modify_ldt lookup_dcookie nfsservctl uselib lsm_set_self_attr vmsplice
     name_to_handle_at open_by_handle_at fanotify_init fanotify_mark memfd_create memfd_secret
     shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl
@@ -83,6 +83,10 @@ _IOCTLS: Final = (
 # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SET_RW_HINT, F_SET_FILE_RW_HINT: signals
 # to others, stalls for others who open the file, and hints that stay with it.
 _FCNTLS: Final = (8, 10, 15, 1024, 1026, 1036, 1038)
+
+
+# SYSLOG_ACTION_READ_ALL, SIZE_UNREAD, SIZE_BUFFER
+_SYSLOG_QUESTIONS: Final = (3, 9, 10)
 
 
 def filter_program(*, machine: Machine, landlock_abi: int, notify: bool) -> bytes:
@@ -144,6 +148,9 @@ def _processes(refuse: int) -> list[Rule]:
     """Priorities, affinity and limits of itself only; no new namespaces."""
     return [
         Rule("clone", refuse, (Condition(0, (0,), mask=_NEW_NAMESPACES, negated=True),)),
+        # A watch would tell what happens in folders that cannot be read. tail falls back to polling.
+        Rule("inotify_init", fail_with(errno.ENOSYS)),
+        Rule("inotify_init1", fail_with(errno.ENOSYS)),
         # Its flags lie in memory; glibc falls back to clone.
         Rule("clone3", fail_with(errno.ENOSYS)),
         Rule("setpriority", refuse, (Condition(0, (0,), negated=True),)),
@@ -160,6 +167,8 @@ def _processes(refuse: int) -> list[Rule]:
                 "prlimit64",
             )
         ),
+        # dmesg may read the kernel's messages where the kernel lets everybody; not clear them.
+        Rule("syslog", refuse, (Condition(0, _SYSLOG_QUESTIONS, negated=True),)),
         Rule("personality", refuse, (Condition(0, (0, 0xFFFFFFFF), negated=True),)),
     ]
 

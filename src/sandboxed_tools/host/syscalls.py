@@ -58,6 +58,8 @@ NUMBERS: Final[Mapping[str, tuple[int | None, int | None]]] = MappingProxyType(
         "fspick": (433, 433),
         "futimesat": (261, None),
         "init_module": (175, 105),
+        "inotify_init": (253, None),
+        "inotify_init1": (294, 26),
         "io_uring_enter": (426, 426),
         "io_uring_register": (427, 427),
         "io_uring_setup": (425, 425),

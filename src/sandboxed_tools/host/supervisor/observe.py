@@ -16,6 +16,7 @@ _NOTIF_RECV, _NOTIF_SEND = 0xC0502100, 0xC0182101
 _EPERM = 1
 _AT_FDCWD = 0xFFFFFF9C
 _MAX_NOTED = 64
+_MAX_PATH_BYTES = 4096
 _O_CLOEXEC = 0o2000000
 
 
@@ -69,6 +70,7 @@ class Observer:
             return
 
     def _note_once(self, name: str, path: bytes) -> None:
+        path = path[:_MAX_PATH_BYTES]
         if (name, path) not in self._noted and len(self._noted) < _MAX_NOTED:
             self._noted.add((name, path))
             self._note(name, path)
