@@ -11,10 +11,12 @@ import pytest
 
 from sandboxed_tools.errors import PermissionDenied
 from sandboxed_tools.policy import (
+    Answer,
     ConfirmationRequest,
     Mode,
     Placement,
     Policy,
+    Rule,
     authorize,
     decide,
 )
@@ -129,3 +131,101 @@ async def test_nobody_a_no_a_maybe_an_exception_and_a_timeout_are_all_no() -> No
             await ask(confirmer)
     with pytest.raises(PermissionDenied, match="in time"):
         await ask(forever, timeout_s=0.05)
+
+
+async def test_what_a_model_is_told_does_not_name_the_operators_rule() -> None:
+    made = tool(is_read_only=True)
+    policy = Policy(deny=(Rule.parse("T", layer="organisation"),))
+    decision = decide(made, Nothing(), made.flags(Nothing()), PLACE, policy, effect_contained=True)
+    assert (decision.rule, decision.layer) == ("T", "organisation")
+    with pytest.raises(PermissionDenied) as caught:
+        await authorize(made, Nothing(), decision, PLACE, confirmer=None)
+    assert "organisation" not in caught.value.for_model
+    assert "organisation" in str(caught.value.operator_detail)
+
+
+@pytest.mark.parametrize(
+    ("mode", "layer", "stated", "expected"),
+    [
+        ("auto", "session", False, "allow"),
+        ("ask", "session", False, "allow"),
+        ("read-only", "user", False, "deny"),
+        ("deny-all", "organisation", False, "deny"),
+        ("auto", "session", True, "ask"),
+        ("auto", "project", True, "ask"),
+        ("auto", "environment", True, "ask"),
+        ("auto", "user", True, "allow"),
+        ("auto", "organisation", True, "allow"),
+        ("auto", "person", True, "allow"),
+    ],
+)
+def test_an_allow_rule_answers_the_mode_and_a_persons_rule_also_the_author(
+    mode: Mode, layer: str, stated: bool, expected: str
+) -> None:
+    made = tool(requires_confirmation=True) if stated else tool()
+    policy = Policy(mode=mode, allow=(Rule.parse("T", layer=layer),))
+    flags = made.flags(Nothing())
+    decision = decide(made, Nothing(), flags, PLACE, policy, effect_contained=False)
+    assert decision.behavior == expected
+
+
+def test_an_allow_rule_does_not_answer_the_tools_own_check() -> None:
+    made = tool(check_permissions=lambda _: PermissionDecision("ask", "this one is special"))
+    policy = Policy(allow=(Rule.parse("T", layer="organisation"),))
+    flags = made.flags(Nothing())
+    assert decide(made, Nothing(), flags, PLACE, policy, effect_contained=True).behavior == "ask"
+
+
+def test_a_strict_rule_beats_everything_that_would_allow() -> None:
+    made = tool(is_read_only=True)
+    flags = made.flags(Nothing())
+    for behavior in ("ask", "deny"):
+        policy = Policy.model_validate({behavior: ["T"], "allow": ["T"]})
+        decision = decide(made, Nothing(), flags, PLACE, policy, effect_contained=True)
+        assert (decision.behavior, decision.rule) == (behavior, "T")
+
+
+class TextInput(ToolInput):
+    text: str
+
+
+async def test_always_is_remembered_as_the_narrowest_rule_and_once_is_not() -> None:
+    made: AnyTool = build_tool(
+        name="Bash",
+        description="x",
+        input_schema=TextInput,
+        call=lambda _, ctx: None,
+        permission_pattern=lambda tool_input: tool_input.text,
+    )
+    remembered: list[Rule] = []
+    decision = PermissionDecision("ask", "because")
+
+    async def answer(request: ConfirmationRequest) -> Answer:
+        return "always" if request.suggested else "once"
+
+    for text in ("make test && ls", "rm $x"):
+        allowed = await authorize(
+            made,
+            TextInput(text=text),
+            decision,
+            PLACE,
+            confirmer=answer,
+            remember=remembered.extend,
+        )
+        assert allowed.behavior == "allow"
+    assert [str(rule) for rule in remembered] == ["Bash(make test)", "Bash(ls)"]
+    assert {rule.layer for rule in remembered} == {"person"}
+    flags = made.flags(TextInput(text="ls"))
+    policy = Policy(mode="ask").with_allowed(tuple(remembered))
+    for text, expected in (("ls; make test", "allow"), ("ls; make tests", "ask")):
+        found = decide(made, TextInput(text=text), flags, PLACE, policy, effect_contained=False)
+        assert found.behavior == expected
+
+
+async def test_a_tool_that_cannot_be_shown_is_not_confirmed() -> None:
+    async def yes(_: ConfirmationRequest) -> bool:
+        return True
+
+    made = tool(render_use=lambda _: 1 / 0)
+    with pytest.raises(PermissionDenied, match="could not be asked"):
+        await authorize(made, Nothing(), PermissionDecision("ask", "x"), PLACE, confirmer=yes)

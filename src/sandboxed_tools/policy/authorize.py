@@ -1,35 +1,54 @@
-"""May this call run: the tool's own checks, the mode, and the person who confirms."""
+"""May this call run: rules, the tool's own checks, the mode, and the person who confirms."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Final, Literal
 
 import anyio
 
 from sandboxed_tools.errors import PermissionDenied
 from sandboxed_tools.policy.placement import Placement
+from sandboxed_tools.policy.rules import Rule, RuleVerdict, Scope, suggested_rules
 from sandboxed_tools.policy.settings import Policy
 from sandboxed_tools.tool import AnyTool, Flags, PermissionDecision, ToolInput
 
-__all__ = ["CONFIRM_TIMEOUT_S", "ConfirmationRequest", "Confirmer", "authorize", "decide"]
+__all__ = [
+    "CONFIRM_TIMEOUT_S",
+    "Answer",
+    "ConfirmationRequest",
+    "Confirmer",
+    "authorize",
+    "decide",
+]
 
 CONFIRM_TIMEOUT_S = 300.0
+
+Answer = Literal["once", "always", "no"]
+"""What a person may say; ``always`` allows what the suggested rules match from now on."""
+
+_SPEAKS_FOR_A_PERSON: Final = ("organisation", "user", "person")
+_STRICTNESS: Final = {"allow": 0, "ask": 1, "deny": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRequest:
-    """What a person is asked. ``use`` is foreign text: show it through ``for_terminal``."""
+    """What a person is asked. ``use`` is foreign text: show it through ``for_terminal``.
+
+    ``suggested`` are the rules that the answer ``always`` would add; empty where no rule can spell
+    this call, and then ``always`` means once.
+    """
 
     tool: str
     use: str
     reason: str
     placement: Placement
+    suggested: tuple[Rule, ...] = ()
 
 
-Confirmer = Callable[[ConfirmationRequest], Awaitable[bool]]
-"""Asks a person; only ``True`` itself means yes."""
+Confirmer = Callable[[ConfirmationRequest], Awaitable[bool | Answer]]
+"""Asks a person; only ``True`` itself, ``"once"`` and ``"always"`` mean yes."""
 
 
 def decide(
@@ -40,22 +59,41 @@ def decide(
     policy: Policy,
     *,
     effect_contained: bool,
+    scope: Scope = Scope(),  # noqa: B008  (frozen)
 ) -> PermissionDecision:
     """What the policy says of this call, before anybody is asked. Never raises.
 
+    The strictest of the permission rules, the mode and the tool's own ``check_permissions`` (one
+    that raises denies). An allow rule answers the question of the mode; one of the user's or the
+    organisation's also answers the confirmation that an author stated. It answers nothing else.
+
     ``effect_contained``: a container, no network, and changes that are held or discarded.
-    A tool's own ``check_permissions`` can only tighten; one that raises denies.
     """
+    found = policy.rules.verdict(tool, tool_input, scope)
     by_mode = _by_mode(flags, policy, effect_contained=effect_contained)
-    own = _own_opinion(tool, tool_input)
-    strictness = {"allow": 0, "ask": 1, "deny": 2}
-    return max(by_mode, own, key=lambda decision: strictness[decision.behavior])
+    opinions = [by_mode, _own_opinion(tool, tool_input)]
+    if found is not None:
+        by_rule = PermissionDecision(found.behavior, found.message, found.rule, found.layer)
+        if found.behavior != "allow":
+            opinions.insert(0, by_rule)
+        elif by_mode.behavior != "deny" and _answers(found, flags):
+            opinions[0] = by_rule
+    return max(opinions, key=_strictness)
+
+
+def _strictness(decision: PermissionDecision) -> int:
+    return _STRICTNESS[decision.behavior]
+
+
+def _answers(found: RuleVerdict, flags: Flags) -> bool:
+    is_stated = flags.confirmation_stated and flags.requires_confirmation
+    return not is_stated or found.rests_on(_SPEAKS_FOR_A_PERSON)
 
 
 def _by_mode(flags: Flags, policy: Policy, *, effect_contained: bool) -> PermissionDecision:
     mode = policy.mode
 
-    def answer(behavior: Any, message: str) -> PermissionDecision:
+    def answer(behavior: Literal["allow", "ask", "deny"], message: str) -> PermissionDecision:
         return PermissionDecision(behavior, message, rule=f"mode {mode}", layer="mode")
 
     if mode == "deny-all":
@@ -75,7 +113,9 @@ def _own_opinion(tool: AnyTool, tool_input: ToolInput) -> PermissionDecision:
     try:
         own = tool.check_permissions(tool_input)
     except Exception as error:  # noqa: BLE001  (an author's code: whatever it raises denies)
-        return PermissionDecision("deny", f"its own check raised {type(error).__name__}", "check")
+        return PermissionDecision(
+            "deny", f"its own check raised {type(error).__name__}", "check", "tool"
+        )
     if own is None:
         return PermissionDecision("allow", "the tool has no objection", "check", "tool")
     if isinstance(own, PermissionDecision) and own.behavior in ("allow", "ask", "deny"):
@@ -90,9 +130,13 @@ async def authorize(
     placement: Placement,
     *,
     confirmer: Confirmer | None,
+    scope: Scope = Scope(),  # noqa: B008  (frozen)
+    remember: Callable[[tuple[Rule, ...]], None] | None = None,
     timeout_s: float = CONFIRM_TIMEOUT_S,
 ) -> PermissionDecision:
     """Carry a decision out: return when the call may run.
+
+    ``remember`` is given the suggested rules when the answer is ``always``.
 
     Raises:
         PermissionDenied: the decision is no; or it is a question and there is nobody to ask, the
@@ -101,17 +145,22 @@ async def authorize(
     if decision.behavior == "allow":
         return decision
     if decision.behavior == "deny":
-        raise PermissionDenied(f"{tool.name} was refused: {decision.message}.")
+        raise PermissionDenied(
+            f"{tool.name} was refused: {decision.message}.", operator_detail=_origin(decision)
+        )
     if confirmer is None:
         raise PermissionDenied(
-            f"{tool.name} was refused: {decision.message}, and there is nobody to ask."
+            f"{tool.name} was refused: {decision.message}, and there is nobody to ask.",
+            operator_detail=_origin(decision),
         )
-    request = ConfirmationRequest(
-        tool.name, tool.render_use(tool_input), decision.message, placement
-    )
+    suggested = suggested_rules(tool, tool_input, scope)
     try:
         with anyio.fail_after(timeout_s):
-            answer = await confirmer(request)
+            answer = await confirmer(
+                ConfirmationRequest(
+                    tool.name, tool.render_use(tool_input), decision.message, placement, suggested
+                )
+            )
     except TimeoutError:
         raise PermissionDenied(f"{tool.name} was refused: nobody answered in time.") from None
     except Exception as error:
@@ -119,6 +168,14 @@ async def authorize(
             f"{tool.name} was refused: the question could not be asked.",
             operator_detail=repr(error),
         ) from error
-    if answer is not True:
+    if answer is not True and not (isinstance(answer, str) and answer in ("once", "always")):
         raise PermissionDenied(f"{tool.name} was refused by the person who was asked.")
+    if answer == "always" and suggested and remember is not None:
+        remember(tuple(rule.of_layer("person") for rule in suggested))
     return PermissionDecision("allow", "a person agreed", rule="confirmed", layer="person")
+
+
+def _origin(decision: PermissionDecision) -> str | None:
+    if not decision.rule:
+        return None
+    return f"by {decision.rule}" + (f" of {decision.layer}" if decision.layer else "")

@@ -35,7 +35,7 @@ def decide_placement(tool: AnyTool, flags: Flags, policy: Policy, *, trusted: bo
         )
     if policy.sandbox == "always":
         contained.append(Reason("policy_always", "the policy sends every call to a container"))
-    if not trusted or tool.name in policy.untrusted:
+    if not trusted or not policy.trusts(tool.name):
         contained.append(Reason("not_trusted", f"{tool.name} is not among the trusted tools"))
     if contained:
         return Placement("container", (*contained, *flags.reasons, *flags.faults))

@@ -1,41 +1,171 @@
-"""What the operator allows: mode, placement, ceilings. One frozen value for a call."""
+"""What the operator allows: one frozen value for a call, and how each field of it merges."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from annotated_types import Le
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    InstanceOf,
+    PlainSerializer,
+)
 
+from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.policy.rules import Rule, RuleSet
 from sandboxed_tools.tool import Limits
 
-__all__ = ["Mode", "Policy"]
+__all__ = ["Merge", "Mode", "Policy", "merge_of"]
 
 Mode = Literal["read-only", "ask", "auto", "accept-edits", "deny-all"]
 
+MergeKind = Literal["union", "min", "and", "operator_only"]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """How the values that several layers state for one field become one.
+
+    ``union``: all of them together. ``min``: the tightest; ``order`` lists the values, tightest
+    first, where the type does not say it. ``and``: true only where every layer that speaks says so.
+    ``operator_only``: the highest layer that speaks decides.
+
+    ``project``: what the project's own file, which is untrusted, may do with the field: set it
+    (``yes``, only for fields that it can merely tighten), set it once a person has agreed to this
+    very file (``consent``), or not at all (``no``).
+    """
+
+    kind: MergeKind
+    order: tuple[object, ...] = ()
+    project: Literal["yes", "consent", "no"] = "no"
+
+
+def _rule(value: object) -> object:
+    if isinstance(value, Rule):
+        return value
+    try:
+        return Rule.parse(value)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+
+
+def _ceiling(value: object) -> object:
+    """A table caps what it names and nothing else; a ``Limits`` caps everything."""
+    if not isinstance(value, Mapping):
+        return value
+    largest = {
+        name: bound.le
+        for name, field in Limits.model_fields.items()
+        for bound in field.metadata
+        if isinstance(bound, Le) and name != "idle_s"
+    }
+    return {**largest, **value}
+
+
+def _texts(value: object) -> object:
+    if isinstance(value, str):
+        raise ValueError("a list is expected, not one text")
+    return value
+
+
+RuleField = Annotated[
+    InstanceOf[Rule], BeforeValidator(_rule), PlainSerializer(str, return_type=str)
+]
+Rules = Annotated[tuple[RuleField, ...], BeforeValidator(_texts)]
+Names = Annotated[frozenset[str], BeforeValidator(_texts)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+
+_MODES: Final = ("deny-all", "read-only", "ask", "auto", "accept-edits")
+
 
 class Policy(BaseModel):
-    """The operator's policy.
+    """The operator's policy, or what one layer says of it.
 
     Attributes:
         mode: ``read-only`` denies what is not read-only; ``ask`` asks a question for it; ``auto``
             asks unless the whole effect is contained; ``accept-edits`` is ``auto`` and applies
             changes to the workspace; ``deny-all`` denies everything.
+        deny, ask, allow: permission rules, as in ``Bash(git status:*)``.
         sandbox: ``always`` sends every call to a container; ``auto`` lets trusted and proven
             read-only ones stay on the host.
+        network: the most that a contained call may have.
         minimum_defaults: the lowest version of the defaults that tools are used with.
         ceiling: no call may use more than this.
         untrusted: names of tools that lose their trust here; trust is never given by name.
+        trusted_tools: when stated, every tool that it does not name loses its trust.
         trusted_workspace: whether the workspace's own repository configuration is trusted, which
             lets read-only git commands run on the host.
         read_roots: folders outside the workspace that host calls may read.
+        denied_paths: patterns of paths that no file tool may touch
+            (:class:`~sandboxed_tools.workspace.denied.DeniedPaths`).
+        protected_paths: patterns of paths, beside the built-in ones, that are never changed
+            without a question.
+        images: when stated, the only images that contained calls may run in.
+        runtime: when stated, the engine's runtime of every contained call.
+        program_specs: further programs for the read-only verdict; they never replace a built-in.
+        audit: ``required`` refuses calls that cannot be recorded; ``best-effort`` logs that they
+            were not; ``off`` records nothing.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    mode: Mode = "auto"
-    sandbox: Literal["auto", "always"] = "auto"
-    minimum_defaults: Literal[1, 2] = 1
-    ceiling: Limits | None = None
-    untrusted: frozenset[str] = frozenset()
-    trusted_workspace: bool = False
-    read_roots: tuple[str, ...] = ()
+    mode: Annotated[Mode, Merge("min", order=_MODES, project="yes")] = "auto"
+    deny: Annotated[Rules, Merge("union", project="yes")] = ()
+    ask: Annotated[Rules, Merge("union", project="yes")] = ()
+    allow: Annotated[Rules, Merge("union", project="consent")] = ()
+    sandbox: Annotated[
+        Literal["auto", "always"], Merge("min", order=("always", "auto"), project="yes")
+    ] = "auto"
+    network: Annotated[Literal["none", "bridge"], Merge("min", order=("none", "bridge"))] = "bridge"
+    minimum_defaults: Annotated[Literal[1, 2], Merge("min", order=(2, 1), project="yes")] = 1
+    ceiling: Annotated[Limits | None, BeforeValidator(_ceiling), Merge("min", project="yes")] = None
+    untrusted: Annotated[Names, Merge("union", project="yes")] = frozenset()
+    trusted_tools: Annotated[Names | None, Merge("operator_only")] = None
+    trusted_workspace: Annotated[bool, Merge("and")] = False
+    read_roots: Annotated[Texts, Merge("operator_only")] = ()
+    denied_paths: Annotated[Texts, Merge("union", project="yes")] = ()
+    protected_paths: Annotated[Texts, Merge("union")] = ()
+    images: Annotated[Texts | None, Merge("operator_only")] = None
+    runtime: Annotated[str | None, Merge("operator_only")] = None
+    program_specs: Annotated[dict[str, Any], Merge("operator_only")] = {}
+    audit: Annotated[
+        Literal["required", "best-effort", "off"],
+        Merge("min", order=("required", "best-effort", "off")),
+    ] = "required"
+
+    @cached_property
+    def rules(self) -> RuleSet:
+        """The permission rules, indexed; made once for this value."""
+        return RuleSet(deny=self.deny, ask=self.ask, allow=self.allow)
+
+    def with_allowed(self, rules: tuple[Rule, ...]) -> Policy:
+        """This policy and further allow rules."""
+        if not rules:
+            return self
+        # Not model_copy alone: it would carry the index of the old rules along.
+        copied = self.model_copy(update={"allow": (*self.allow, *rules)})
+        copied.__dict__.pop("rules", None)
+        return copied
+
+    def trusts(self, name: str) -> bool:
+        """Whether a tool of this name may keep the trust that it has by object."""
+        return name not in self.untrusted and (
+            self.trusted_tools is None or name in self.trusted_tools
+        )
+
+
+def merge_of(field: str) -> Merge:
+    """How a field of :class:`Policy` merges.
+
+    Raises:
+        ConfigurationError: the field does not declare it.
+    """
+    for item in Policy.model_fields[field].metadata:
+        if isinstance(item, Merge):
+            return item
+    raise ConfigurationError(f"The policy field {field} does not declare how it merges.")

@@ -1,0 +1,315 @@
+"""Rules for shell commands: ``git status:*`` against every part of a compound command.
+
+A command text is taken apart by the parser of :mod:`sandboxed_tools.bash`, the same that finds the
+read-only verdict. The two directions are not symmetric. An *allow* rule matches only what is known
+to the letter. An *ask* or *deny* rule also matches what may turn out to be it: unknown words, a
+program behind a wrapper (``env``, ``xargs``), another path to the program, text handed to ``eval``
+or ``bash -c``. It stays a convenience: any interpreter runs what no rule can see, and the
+container is the boundary.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from sandboxed_tools.bash.characters import refuse_characters
+from sandboxed_tools.bash.parser import parse
+from sandboxed_tools.bash.syntax import Redirect, Refused, Script, SimpleCommand
+from sandboxed_tools.bash.variables import is_plain_variable
+from sandboxed_tools.errors import ConfigurationError
+
+__all__ = [
+    "CommandParts",
+    "CommandPattern",
+    "Part",
+    "command_pattern",
+    "split_command",
+    "suggested_pattern",
+]
+
+_WRAPPERS: Final = frozenset(
+    [
+        "builtin",
+        "busybox",
+        "chroot",
+        "chrt",
+        "command",
+        "doas",
+        "env",
+        "exec",
+        "find",
+        "flock",
+        "ionice",
+        "nice",
+        "nohup",
+        "nsenter",
+        "parallel",
+        "prlimit",
+        "setarch",
+        "setpriv",
+        "setsid",
+        "stdbuf",
+        "strace",
+        "sudo",
+        "taskset",
+        "time",
+        "timeout",
+        "unshare",
+        "watch",
+        "xargs",
+    ]
+)
+_SHELLS: Final = frozenset(["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "zsh"])
+_MAX_NESTING: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One simple command: words as far as they are known, files it redirects to, assignments.
+
+    ``words`` holds ``None`` for a word that is not known to the letter; ``open_at`` is the index of
+    the first one that may become several words. ``text`` is how it was written.
+    """
+
+    words: tuple[str | None, ...]
+    redirects: frozenset[tuple[str, str | None]]
+    assignments: frozenset[tuple[str, str | None]]
+    text: str
+    open_at: int | None = None
+
+    @property
+    def has_unknown_program(self) -> bool:
+        return bool(self.words) and self.words[0] is None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandParts:
+    """A command text taken apart.
+
+    ``parts`` are all that it runs, ``hidden`` what these run in turn as far as their words tell.
+    ``is_opaque``: some of it cannot be parsed, or a program is not known, so that every ask and
+    deny rule matches. ``parts`` is ``None`` where nothing of the text can be relied on.
+    """
+
+    parts: tuple[Part, ...] | None
+    hidden: tuple[Part, ...]
+    is_opaque: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPattern:
+    """A parsed pattern: words to begin with, or to equal when ``is_exact``."""
+
+    words: tuple[str, ...]
+    redirects: frozenset[tuple[str, str | None]]
+    assignments: frozenset[tuple[str, str | None]]
+    is_exact: bool
+
+    def surely_matches(self, part: Part) -> bool:
+        """Whether a part is this to the letter: for allow rules."""
+        count = len(self.words)
+        same = part.words == self.words if self.is_exact else part.words[:count] == self.words
+        return (
+            same
+            and not part.has_unknown_program
+            and part.redirects == self.redirects
+            and part.assignments == self.assignments
+            and (bool(part.words) or not self.words)
+        )
+
+    def may_match(self, part: Part) -> bool:
+        """Whether a part is, or may turn out to be, this: for ask and deny rules."""
+        if not (
+            _contained(self.redirects, part.redirects)
+            and _contained(self.assignments, part.assignments)
+        ):
+            return False
+        for index, word in enumerate(self.words):
+            if part.open_at is not None and index >= part.open_at:
+                return True
+            if index >= len(part.words):
+                return False
+            known = part.words[index]
+            if known is None or known == word:
+                continue
+            if index == 0 and _base_name(known) == _base_name(word):
+                continue
+            return False
+        return not self.is_exact or part.open_at is not None or len(part.words) == len(self.words)
+
+
+def command_pattern(text: str) -> CommandPattern:
+    """Read the pattern of a rule: one simple command, optionally with ``:*`` behind it.
+
+    Raises:
+        ConfigurationError: it is no single simple command whose words are known to the letter.
+    """
+    return _pattern(text)
+
+
+@lru_cache(maxsize=4096)
+def _pattern(text: str) -> CommandPattern:
+    is_exact = not text.endswith(":*")
+    command = text if is_exact else text[:-2]
+    parts = split_command(command).parts
+    if parts is None or len(parts) != 1:
+        raise ConfigurationError(
+            f"The pattern {text[:200]!r} is not one simple command; write a rule for each part."
+        )
+    (part,) = parts
+    unknown = [value for _, value in (*part.redirects, *part.assignments) if value is None]
+    words = tuple(word for word in part.words if word is not None)
+    if unknown or len(words) != len(part.words):
+        raise ConfigurationError(
+            f"The pattern {text[:200]!r} holds a wildcard or an expansion; only ':*' at its end "
+            "stands for anything."
+        )
+    return CommandPattern(words, part.redirects, part.assignments, is_exact)
+
+
+@lru_cache(maxsize=1024)
+def split_command(text: str) -> CommandParts:
+    """Take a command text apart. Never raises; what is not understood is opaque."""
+    script = _parsed(text)
+    if script is None:
+        return CommandParts(None, (), is_opaque=True)
+    parts = [_part(command, text) for command in script.commands]
+    around = frozenset(filter(None, map(_redirect, script.redirects)))
+    # The variable of a loop is no assignment to speak of, unless it is one that bash acts on.
+    names = frozenset(
+        (item.name, item.value) for item in script.names if not is_plain_variable(item.name)
+    )
+    if around or names:
+        parts.append(Part((), around, names, ""))
+    hidden: list[Part] = []
+    is_opaque = any(part.has_unknown_program for part in parts)
+    for part in parts:
+        is_opaque |= _unwrap(part, hidden, 0)
+    return CommandParts(tuple(parts), tuple(hidden), is_opaque)
+
+
+def _parsed(text: str) -> Script | None:
+    try:
+        refuse_characters(text)
+        script = parse(text)
+    except Refused:
+        return None
+    except RecursionError:
+        return None
+    has_content = script.commands or script.redirects or script.names
+    return script if has_content else None
+
+
+def _part(command: SimpleCommand, text: str) -> Part:
+    opened = next((i for i, word in enumerate(command.words) if not word.is_one_word), None)
+    return Part(
+        words=command.argv,
+        redirects=frozenset(filter(None, map(_redirect, command.redirects))),
+        assignments=frozenset((item.name, item.value) for item in command.assignments),
+        text=text[command.start : command.end],
+        open_at=opened,
+    )
+
+
+def _redirect(redirect: Redirect) -> tuple[str, str | None] | None:
+    """The operator and the file; ``None`` where no file but ``/dev/null`` is opened."""
+    target = redirect.target.literal
+    if redirect.operator in ("<<", "<<-", "<<<") or target == "/dev/null":
+        return None
+    if (
+        redirect.operator in ("<&", ">&")
+        and target is not None
+        and (
+            target == "-"
+            or (target.removesuffix("-").isascii() and target.removesuffix("-").isdigit())
+        )
+    ):
+        return None
+    fd = "" if redirect.fd is None else str(redirect.fd)
+    return f"{fd}{redirect.operator}", target
+
+
+def _unwrap(part: Part, hidden: list[Part], depth: int) -> bool:
+    """Collect what a part runs in turn; true where that cannot be told."""
+    program = _base_name(part.words[0]) if part.words and part.words[0] else ""
+    if depth >= _MAX_NESTING:
+        return program in _WRAPPERS or program in _SHELLS or program == "eval"
+    if program in _WRAPPERS:
+        return _unwrap_wrapper(part, hidden, depth)
+    if program == "eval":
+        return _unwrap_text(part.words[1:], hidden, depth)
+    if program in _SHELLS and any(
+        word is None or (word.startswith("-") and "c" in word) for word in part.words[1:]
+    ):
+        return any(_unwrap_text((word,), hidden, depth) for word in _scripts(part.words[1:]))
+    return False
+
+
+def _unwrap_wrapper(part: Part, hidden: list[Part], depth: int) -> bool:
+    is_opaque = any(word is None for word in part.words[1:2])
+    for index in range(1, min(len(part.words), 64)):
+        opened = None if part.open_at is None else max(part.open_at - index, 0)
+        inner = Part(
+            part.words[index:], part.redirects, part.assignments, part.text, open_at=opened
+        )
+        if inner.words[0] is None or inner.words[0].startswith("-"):
+            continue
+        hidden.append(inner)
+        program = _base_name(inner.words[0])
+        if program in _SHELLS or program == "eval":
+            is_opaque |= _unwrap(inner, hidden, depth + 1)
+    return is_opaque
+
+
+def _scripts(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """The words that a shell may take for a script after ``-c``."""
+    return tuple(word for word in words if word is None or not word.startswith("-"))[:1] or (None,)
+
+
+def _unwrap_text(words: tuple[str | None, ...], hidden: list[Part], depth: int) -> bool:
+    known = [word for word in words if word is not None]
+    if len(known) != len(words):
+        return True
+    if not any(word.strip() for word in known):
+        return False
+    script = _parsed(" ".join(known))
+    if script is None:
+        return True
+    is_opaque = False
+    for command in script.commands:
+        inner = _part(command, " ".join(known))
+        hidden.append(inner)
+        is_opaque |= inner.has_unknown_program | _unwrap(inner, hidden, depth + 1)
+    return is_opaque
+
+
+def _contained(
+    wanted: frozenset[tuple[str, str | None]], found: frozenset[tuple[str, str | None]]
+) -> bool:
+    return all(
+        item in found or any(name == item[0] and value is None for name, value in found)
+        for item in wanted
+    )
+
+
+def _base_name(word: str) -> str:
+    return word.rsplit("/", 1)[-1]
+
+
+def suggested_pattern(part: Part) -> str | None:
+    """A pattern that matches exactly this part; ``None`` where no pattern can."""
+    if part.has_unknown_program or None in part.words or not part.words:
+        return None
+    text = part.text
+    try:
+        pattern = command_pattern(text)
+    except ConfigurationError:
+        text = shlex.join(word for word in part.words if word is not None)
+        try:
+            pattern = command_pattern(text)
+        except ConfigurationError:
+            return None
+    return text if pattern.is_exact and pattern.surely_matches(part) else None
