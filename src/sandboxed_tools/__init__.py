@@ -1,1 +1,65 @@
 """Tools for a language model that cannot hurt their owner."""
+
+from sandboxed_tools.builtin import Bash, BashInput, Glob, GlobInput
+from sandboxed_tools.errors import (
+    CallError,
+    ConfigurationError,
+    InvalidInput,
+    PermissionDenied,
+    SandboxedToolsError,
+    SandboxUnavailable,
+    ToolDefinitionError,
+)
+from sandboxed_tools.policy import ConfirmationRequest, Placement, Policy, decide_placement
+from sandboxed_tools.runtime import CallResult, SyncToolbox, Toolbox
+from sandboxed_tools.tool import (
+    TOOL_DEFAULTS,
+    ChangeSummary,
+    Command,
+    Context,
+    ExecResult,
+    Flags,
+    Limits,
+    PermissionDecision,
+    Reason,
+    Tool,
+    ToolInput,
+    build_tool,
+    for_model,
+    for_terminal,
+)
+
+__all__ = [
+    "TOOL_DEFAULTS",
+    "Bash",
+    "BashInput",
+    "CallError",
+    "CallResult",
+    "ChangeSummary",
+    "Command",
+    "ConfigurationError",
+    "ConfirmationRequest",
+    "Context",
+    "ExecResult",
+    "Flags",
+    "Glob",
+    "GlobInput",
+    "InvalidInput",
+    "Limits",
+    "PermissionDecision",
+    "PermissionDenied",
+    "Placement",
+    "Policy",
+    "Reason",
+    "SandboxUnavailable",
+    "SandboxedToolsError",
+    "SyncToolbox",
+    "Tool",
+    "ToolDefinitionError",
+    "ToolInput",
+    "Toolbox",
+    "build_tool",
+    "decide_placement",
+    "for_model",
+    "for_terminal",
+]

@@ -139,5 +139,5 @@ Bash = build_tool(
     to_model_text=_model_text,
     examples=({"command": "ls | head"}, {"command": "git status"}, {"command": "rm x"}),
     defaults=1,
-    **_flags(Environment()),  # type: ignore[arg-type]
+    **_flags(Environment()),
 )

@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.table import Table
@@ -108,7 +108,7 @@ def _locked(file: Path) -> Snapshot:
     )
     if not well_formed:
         raise ConfigurationError(f"{file} is no lock file; write it with `defaults lock`.")
-    return found
+    return cast(Snapshot, found)
 
 
 def _tools(modules: list[str] | None) -> list[AnyTool]:

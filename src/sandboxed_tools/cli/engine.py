@@ -74,7 +74,7 @@ def _gate() -> Capability:
     return Capability(
         "host gate",
         "enforced" if status.available else "weaker",
-        status.evidence,
+        "; ".join(status.reasons),
         "" if status.available else "read-only commands run in the container instead",
     )
 

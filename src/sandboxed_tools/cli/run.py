@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal, cast
@@ -120,8 +121,9 @@ def _command(words: list[str], env: list[str], *, stdin: bool) -> Command:
 
 
 async def _own_stdin() -> AsyncIterator[bytes]:
+    descriptor = sys.stdin.fileno()
     while data := await anyio.to_thread.run_sync(
-        sys.stdin.buffer.read1, 65_536, abandon_on_cancel=True
+        os.read, descriptor, 65_536, abandon_on_cancel=True
     ):
         yield data
 

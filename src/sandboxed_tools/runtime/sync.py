@@ -97,10 +97,11 @@ class SyncToolbox:
             )
         )
         try:
-            return future.result()
+            result: CallResult[Any] = future.result()
         except KeyboardInterrupt:
             future.cancel()
             raise
+        return result
 
     def explain(self, tool: AnyTool | str, raw_input: object) -> Explanation:
         """As :meth:`Toolbox.explain`."""

@@ -373,7 +373,7 @@ class _Run:
         log.error(
             "classifier error: the host gate refused %s to a command judged read-only; "
             "it is run again in the container",
-            "; ".join(outcome.denied),
+            "; ".join(f"{item.call} {item.path or ''}".strip() for item in outcome.denied),
         )
         self.placement = Placement(
             "container",
