@@ -35,12 +35,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -483,7 +483,8 @@ static void send_acks(void)
         char text[1 + NONCE_BYTES];
         text[0] = 0x1d;
         memcpy(text + 1, acks[acks_first].nonce, NONCE_BYTES);
-        if (write(err_fd, text, sizeof text) < 0) /* at most PIPE_BUF: whole, or not at all */
+        /* At most PIPE_BUF: whole, or not at all. */
+        if (write(err_fd, text, sizeof text) < 0 && errno == EAGAIN)
             return;
         acks_first = (acks_first + 1) % ACKS_MAX;
         acks_count--;
@@ -524,10 +525,9 @@ static void put(int fd, const char *data, size_t length)
 {
     long long until = now_ms() + REPORT_WAIT_MS;
     while (length && now_ms() < until) {
-        struct pollfd p = {.fd = fd, .events = POLLOUT};
-        if (poll(&p, 1, 100) <= 0)
-            continue;
         ssize_t n = write(fd, data, length > 4096 ? 4096 : length);
+        if (n < 0 && errno == EAGAIN)
+            nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return;
         if (n > 0) {
@@ -606,32 +606,51 @@ static void check_clocks(void)
         why = "heartbeat";
 }
 
+/* Not poll(2): it fails for more descriptors than RLIMIT_NOFILE, which the command may take away
+ * from us (prlimit(2) asks for the same UID only). */
+static int watch_fd, watches_stdin, watches_err;
+
+static void watch(int fd, int operation, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.fd = fd};
+    if (epoll_ctl(watch_fd, operation, fd, &e) && fd == 0)
+        _exit(125);
+}
+
+static void update_watches(void)
+{
+    int stdin_waits = stdin_fd >= 0 && pending.end > pending.start;
+    if (stdin_waits != watches_stdin && stdin_fd >= 0)
+        watch(stdin_fd, stdin_waits ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, EPOLLOUT);
+    watches_stdin = stdin_waits; /* closing took it out */
+    if (ack_is_due() != watches_err)
+        watch(err_fd, watches_err ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, EPOLLOUT);
+    watches_err = ack_is_due();
+}
+
 static void serve(void)
 {
     while (!why && !main_ended) {
-        struct pollfd p[4] = {
-            {.fd = 0, .events = POLLIN},
-            {.fd = signal_fd, .events = POLLIN},
-            {.fd = pending.end > pending.start ? stdin_fd : -1, .events = POLLOUT},
-            {.fd = ack_is_due() ? err_fd : -1, .events = POLLOUT},
-        };
-        int ready = poll(p, 4, wait_ms());
-        if (ready < 0 && errno != EINTR)
-            why = "poll";
+        struct epoll_event ready[4];
+        update_watches();
+        int count = epoll_wait(watch_fd, ready, 4, wait_ms());
+        if (count < 0 && errno != EINTR)
+            why = "wait";
         check_clocks();
-        if (ready <= 0)
-            continue;
-        if (p[1].revents) {
-            struct signalfd_siginfo info[8];
-            while (read(signal_fd, info, sizeof info) > 0)
-                ;
-            reap();
+        for (int i = 0; i < count; i++) {
+            if (ready[i].data.fd == signal_fd) {
+                struct signalfd_siginfo info[8];
+                while (read(signal_fd, info, sizeof info) > 0)
+                    ;
+                reap();
+            } else if (ready[i].data.fd == 0 && !why) {
+                read_frames();
+            }
         }
-        if (p[0].revents && !why)
-            read_frames();
-        if (stdin_fd >= 0)
+        if (count > 0) {
             feed_stdin();
-        send_acks();
+            send_acks();
+        }
     }
 }
 
@@ -666,6 +685,9 @@ int main(int argc, char **argv)
     err_fd = reopened("/proc/self/fd/2", 2);
     fcntl(0, F_SETFD, FD_CLOEXEC);
     open_sources();
+    watch_fd = epoll_create1(EPOLL_CLOEXEC);
+    watch(0, EPOLL_CTL_ADD, EPOLLIN);
+    watch(signal_fd, EPOLL_CTL_ADD, EPOLLIN);
     idle_until_ms = now_ms() + atoll(argv[1]) * 1000;
     serve();
     return finish();

@@ -27,12 +27,16 @@ def test_own_kill_without_the_kernels_count_is_a_signal_not_oom() -> None:
 
 def test_kill_with_the_kernels_count_is_oom() -> None:
     outcome = classify("ended", replace(KILLED, oom_kills=1), None)
-    assert (outcome.status, outcome.limits_hit) == ("oom", {"memory"})
+    assert (outcome.status, outcome.limits_hit) == ("oom", frozenset({"memory"}))
 
 
 def test_child_killed_for_memory_is_a_limit_touched_and_an_ordinary_exit() -> None:
     outcome = classify("ended", replace(REPORT, oom_kills=2), None)
-    assert (outcome.status, outcome.exit_code, outcome.limits_hit) == ("exited", 0, {"memory"})
+    assert (outcome.status, outcome.exit_code, outcome.limits_hit) == (
+        "exited",
+        0,
+        frozenset({"memory"}),
+    )
 
 
 def test_unknown_figures_are_no_limits() -> None:
@@ -52,7 +56,7 @@ def test_unknown_figures_are_no_limits() -> None:
 def test_our_own_clocks_and_counts_name_the_status(ending: Ending, status: str, limit: str) -> None:
     for report in (None, replace(KILLED, why="kill", oom_kills=0)):
         outcome = classify(ending, report, None)
-        assert (outcome.status, outcome.limits_hit) == (status, {limit})
+        assert (outcome.status, outcome.limits_hit) == (status, frozenset({limit}))
 
 
 def test_command_that_ended_at_its_deadline_by_itself_has_exited() -> None:

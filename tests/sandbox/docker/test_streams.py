@@ -172,9 +172,13 @@ def test_live_output_comes_while_the_command_runs(run: Run) -> None:
 
 def test_sink_that_hangs_holds_neither_the_container_nor_the_result(run: Run) -> None:
     release = threading.Event()
+
+    def hang(_stream: Stream, _data: bytes) -> None:
+        release.wait(30)
+
     result = run(
         "head -c 20000000 /dev/zero; echo end >&2",
-        on_output=lambda _stream, _data: bool(release.wait(30)),
+        on_output=hang,
     )
     release.set()
     assert (result.stdout_bytes, result.stderr) == (20_000_000, b"end\n")

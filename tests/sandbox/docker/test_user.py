@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from sandboxed_tools.sandbox.docker import user
 from sandboxed_tools.sandbox.docker.user import FIRST_UID, LAST_UID, choose_user
 
 
@@ -20,6 +19,6 @@ def test_root_client_gives_every_container_a_uid_of_its_own(
 def test_other_clients_run_containers_as_themselves_but_never_in_group_0(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(user.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(user.os, "getegid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getegid", lambda: 0)
     assert (choose_user().uid, choose_user().gid) == (1000, 1000)

@@ -1,0 +1,103 @@
+"""A socket in front of the engine that can be cut: for an engine that vanishes in the middle."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["CuttableProxy"]
+
+
+class CuttableProxy:
+    """Passes connections on to the engine's socket, until :meth:`cut` or after ``refuse_path``.
+
+    A request whose head contains ``fail_on`` is not passed on: its connection is closed instead.
+    """
+
+    def __init__(self, path: Path, target: str) -> None:
+        self.path = path
+        self._target = target
+        self._lock = threading.Lock()
+        self._pairs: list[socket.socket] = []
+        self.fail_on: bytes | None = None
+        self.failures = 0
+        self._is_cut = False
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(64)
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def cut(self) -> None:
+        """Close every connection, and refuse new ones."""
+        with self._lock:
+            self._is_cut = True
+            for one in self._pairs:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        with self._lock:
+            self._is_cut = False
+
+    def close(self) -> None:
+        self.cut()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in list(self._threads):
+            thread.join(10)
+        for one in self._pairs:
+            one.close()
+
+    def _start(self, work: object, *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                if self._is_cut:
+                    client.close()
+                    continue
+                engine = socket.socket(socket.AF_UNIX)
+                engine.connect(self._target)
+                self._pairs += [client, engine]
+            self._start(self._pass_on, client, engine, True)
+            self._start(self._pass_on, engine, client, False)
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, is_request: bool) -> None:
+        for data in _read(source):
+            if is_request and self.fail_on is not None and self.fail_on in data:
+                self.failures += 1
+                break
+            try:
+                target.sendall(data)
+            except OSError:
+                break
+        else:
+            with contextlib.suppress(OSError):
+                target.shutdown(socket.SHUT_WR)
+            return
+        for one in (source, target):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def _read(source: socket.socket) -> Iterator[bytes]:
+    while True:
+        try:
+            data = source.recv(65536)
+        except OSError:
+            return
+        if not data:
+            return
+        yield data
