@@ -102,24 +102,34 @@ def _flags(environment: Environment) -> Mapping[str, Any]:
         "is_idempotent": is_read_only,
         "is_destructive": lambda tool_input: not is_read_only(tool_input),
         "needs_sandbox": lambda tool_input: bool(sandbox_reasons(tool_input)),
-        "flag_reasons": lambda tool_input: (
-            *verdict(tool_input).reasons,
-            *sandbox_reasons(tool_input),
+        "flag_reasons": lambda tool_input: tuple(
+            dict.fromkeys((*verdict(tool_input).reasons, *sandbox_reasons(tool_input)))
         ),
     }
 
 
-def _model_text(result: ExecResult) -> str:
+def _printed(result: ExecResult) -> str:
     parts = [result.stdout_text]
     if result.stderr:
         parts.append(f"[stderr]\n{result.stderr_text}")
-    text = "\n".join(part for part in parts if part)
-    shown = for_model(text, source="bash") if text else "(no output)"
+    return "\n".join(part.rstrip("\n") for part in parts if part)
+
+
+def _ending(result: ExecResult) -> str:
     ending = f"exit code {result.exit_code}" if result.status == "exited" else result.status
-    limits = (
-        f"; limits touched: {', '.join(sorted(result.limits_hit))}" if result.limits_hit else ""
-    )
-    return f"{shown}\n[{ending}{limits}]"
+    touched = ", ".join(sorted(result.limits_hit))
+    return f"[{ending}; limits touched: {touched}]" if touched else f"[{ending}]"
+
+
+def _model_text(result: ExecResult) -> str:
+    text = _printed(result)
+    shown = for_model(text, source="bash") if text else "(no output)"
+    return f"{shown}\n{_ending(result)}"
+
+
+def _person_text(result: ExecResult) -> str:
+    quiet = result.status == "exited" and result.exit_code == 0 and not result.limits_hit
+    return "\n".join(part for part in (_printed(result), "" if quiet else _ending(result)) if part)
 
 
 Bash = build_tool(
@@ -136,6 +146,7 @@ Bash = build_tool(
     permission_pattern=lambda tool_input: tool_input.command,
     summarize_use=lambda tool_input: tool_input.description or tool_input.command[:80],
     render_use=lambda tool_input: f"Bash: {tool_input.command}",
+    render_result=_person_text,
     to_model_text=_model_text,
     examples=({"command": "ls | head"}, {"command": "git status"}, {"command": "rm x"}),
     defaults=1,

@@ -54,7 +54,7 @@ def call(
     if as_json:
         print_json(_object(result))
         return
-    out().print(safe(result.text))
+    out().print(safe(result.shown))
     first = result.placement.reasons[0].message
     stderr().print(safe(f"{result.tool}: {result.placement.where} ({first})", "dim"))
 

@@ -19,8 +19,12 @@ __all__ = ["errors_end_the_program", "out", "print_json", "safe", "stderr"]
 
 
 def out() -> Console:
-    """Standard output; colours only on a terminal, and not where NO_COLOR is set."""
-    return Console(highlight=False, soft_wrap=False)
+    """Standard output; colours only on a terminal, and not where NO_COLOR is set.
+
+    Elsewhere lines are as long as what they say: whoever reads a pipe wraps them, or does not.
+    """
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=100_000)
 
 
 def stderr() -> Console:

@@ -21,6 +21,7 @@ class CallResult(Generic[OutputT]):
         tool: the name of the tool.
         output: the tool's output, of the type that its definition says.
         text: the output as text for a model, bounded and marked.
+        shown: the output as text for a person; foreign text, to go through ``for_terminal``.
         placement: where it ran, and why.
         decision: which rule allowed it.
         exec: the outcome of the command, for a tool that runs commands.
@@ -30,6 +31,7 @@ class CallResult(Generic[OutputT]):
     tool: str
     output: OutputT
     text: str
+    shown: str
     placement: Placement
     decision: PermissionDecision
     exec: ExecResult | None

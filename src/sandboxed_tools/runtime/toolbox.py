@@ -260,6 +260,7 @@ class Toolbox:
             tool=entry.tool.name,
             output=output,
             text=_bounded(entry.tool.to_model_text(output), entry.tool.max_result_size),
+            shown=entry.tool.render_result(output),
             placement=run.placement,
             decision=decision,
             exec=context.exec_result,
