@@ -7,15 +7,25 @@ from sandboxed_tools.policy.authorize import (
     authorize,
     decide,
 )
+from sandboxed_tools.policy.consent import Consents
+from sandboxed_tools.policy.layers import LAYERS, Layer, MergedPolicy, Origin, merge_layers
 from sandboxed_tools.policy.placement import Placement, decide_placement
 from sandboxed_tools.policy.rules import Rule, RuleSet, RuleVerdict, Scope
-from sandboxed_tools.policy.settings import Mode, Policy
+from sandboxed_tools.policy.settings import Merge, Mode, Policy, merge_of
+from sandboxed_tools.policy.sources import LayeredPolicy
 
 __all__ = [
+    "LAYERS",
     "Answer",
     "ConfirmationRequest",
     "Confirmer",
+    "Consents",
+    "Layer",
+    "LayeredPolicy",
+    "Merge",
+    "MergedPolicy",
     "Mode",
+    "Origin",
     "Placement",
     "Policy",
     "Rule",
@@ -25,4 +35,6 @@ __all__ = [
     "authorize",
     "decide",
     "decide_placement",
+    "merge_layers",
+    "merge_of",
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from annotated_types import Le
 from pydantic import (
@@ -16,6 +17,7 @@ from pydantic import (
     PlainSerializer,
 )
 
+from sandboxed_tools.bash import Spec
 from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.policy.rules import Rule, RuleSet
 from sandboxed_tools.tool import Limits
@@ -70,6 +72,18 @@ def _ceiling(value: object) -> object:
 def _texts(value: object) -> object:
     if isinstance(value, str):
         raise ValueError("a list is expected, not one text")
+    return value
+
+
+def _specs(value: object) -> object:
+    """Specs from a file are closed: an option that does not exist must not be read as none."""
+    if not isinstance(value, Mapping):
+        return value
+    known = {field.name for field in dataclasses.fields(Spec)}
+    for program, spec in value.items():
+        if isinstance(spec, Mapping) and not spec.keys() <= known:
+            unknown = ", ".join(sorted(map(str, spec.keys() - known)))
+            raise ValueError(f"{program}: a program spec has no {unknown}")
     return value
 
 
@@ -132,7 +146,7 @@ class Policy(BaseModel):
     protected_paths: Annotated[Texts, Merge("union")] = ()
     images: Annotated[Texts | None, Merge("operator_only")] = None
     runtime: Annotated[str | None, Merge("operator_only")] = None
-    program_specs: Annotated[dict[str, Any], Merge("operator_only")] = {}
+    program_specs: Annotated[dict[str, Spec], BeforeValidator(_specs), Merge("operator_only")] = {}
     audit: Annotated[
         Literal["required", "best-effort", "off"],
         Merge("min", order=("required", "best-effort", "off")),
