@@ -123,7 +123,7 @@ class HostCall:
                     await self._follow_report()
                     # Nobody is left who could write, so the pipes end as soon as they are empty.
                     pumps.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
-                self._live.finish()
+                await self._live.finish()
                 group.cancel_scope.cancel()
         finally:
             await self._end()
@@ -214,6 +214,7 @@ class HostCall:
 
     async def _end(self) -> None:
         """Leave no process behind, whatever happened before, under cancellation too."""
+        self._live.close()
         with anyio.CancelScope(shield=True):
             if self.report.ended is None:
                 self._send_request()

@@ -48,16 +48,17 @@ def open_folders(
             stack.callback(os.close, fd)
             return fd
 
-        readable = [kept(_opened(path)) for path in (workspace, *read_roots)]
+        # A read root may be a file.
+        readable = [kept(_opened(workspace, os.O_DIRECTORY))]
+        readable += [kept(_opened(path, 0)) for path in read_roots]
         relative = _relative(cwd, workspace)
         start = kept(_beneath(readable[0], relative)) if relative.parts else readable[0]
         yield Folders(tuple(readable), start, workspace / relative)
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path, kind: int) -> int:
     try:
-        # A read root may be a file.
-        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+        return os.open(path, os.O_PATH | os.O_CLOEXEC | kind)
     except (OSError, ValueError) as error:
         raise InvalidWorkspace(
             "A folder that the command is to read cannot be opened.",

@@ -149,7 +149,8 @@ def _supervisor_calls(machine: Machine) -> dict[str, int]:
     return {"seccomp": numbers[0], "capset": numbers[1], "prlimit64": prlimit}
 
 
-# Where each watched call has its paths: (argument with the folder or -1, argument with the path).
+# Where a call has its paths: (argument with the folder or -1, argument with the path or -1). With no
+# argument for the path the descriptor itself is meant.
 _PATHS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
     "open": ((-1, 0),),
     "creat": ((-1, 0),),
@@ -168,15 +169,30 @@ _PATHS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
     "symlink": ((-1, 1),),
     "symlinkat": ((1, 2),),
     "truncate": ((-1, 0),),
+    "chmod": ((-1, 0),),
+    "fchmod": ((0, -1),),
+    "fchmodat": ((0, 1),),
+    "fchmodat2": ((0, 1),),
+    "chown": ((-1, 0),),
+    "fchown": ((0, -1),),
+    "lchown": ((-1, 0),),
+    "fchownat": ((0, 1),),
+    "utime": ((-1, 0),),
+    "utimes": ((-1, 0),),
+    "mknod": ((-1, 0),),
+    "mknodat": ((0, 1),),
+    "setxattr": ((-1, 0),),
+    "lsetxattr": ((-1, 0),),
+    "fsetxattr": ((0, -1),),
 }
 
 
 @functools.cache
-def _calls(machine: Machine) -> dict[int, tuple[str, tuple[tuple[int, int], ...] | None]]:
-    """Names of calls by number; with the places of their paths where they are only watched."""
+def _calls(machine: Machine) -> dict[int, tuple[str, bool, tuple[tuple[int, int], ...]]]:
+    """By number: the name of a call, whether it is refused, and the places of its paths."""
     watched = {*WATCHED, "open", "openat"}
     return {
-        number: (name, _PATHS[name] if name in watched else None)
+        number: (name, name not in watched, _PATHS.get(name, ()))
         for name in {*REFUSED, *NUMBERS}
         if (number := number_of(name, machine)) is not None
     }

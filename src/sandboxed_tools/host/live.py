@@ -27,6 +27,7 @@ class LiveOutput:
         self._send, self._receive = anyio.create_memory_object_stream[tuple[Stream, bytes]](
             _MAX_PIECES
         )
+        self._delivered = anyio.Event()
         self.dropped = 0
         self.problem: str | None = None
 
@@ -39,20 +40,27 @@ class LiveOutput:
         except anyio.WouldBlock:
             self.dropped += 1
 
-    def finish(self) -> None:
-        """No more pieces; what is queued is still delivered, for up to a second."""
+    async def finish(self) -> None:
+        """Take no more pieces; what is queued is still delivered, for up to a second."""
         self._send.close()
+        with anyio.move_on_after(_DRAIN_S):
+            await self._delivered.wait()
+
+    def close(self) -> None:
+        """Release the queue, whether or not it was emptied."""
+        self._send.close()
+        self._receive.close()
 
     async def deliver(self) -> None:
         """Call the sink until :meth:`finish`; what it raises is kept in ``problem``."""
-        with self._receive:
-            async for stream, data in self._receive:
-                if self._sink is None or self.problem is not None:
-                    continue
-                try:
-                    await anyio.to_thread.run_sync(self._sink, stream, data, abandon_on_cancel=True)
-                except Exception as error:  # noqa: BLE001 - the sink is the caller's own code
-                    self.problem = f"the live output sink failed: {type(error).__name__}: {error}"
+        async for stream, data in self._receive:
+            if self._sink is None or self.problem is not None:
+                continue
+            try:
+                await anyio.to_thread.run_sync(self._sink, stream, data, abandon_on_cancel=True)
+            except Exception as error:  # noqa: BLE001 - the sink is the caller's own code
+                self.problem = f"the live output sink failed: {type(error).__name__}: {error}"
+        self._delivered.set()
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ def _processes(refuse: int) -> list[Rule]:
     """Priorities, affinity and limits of itself only; no new namespaces."""
     return [
         Rule("clone", refuse, (Condition(0, (0,), mask=_NEW_NAMESPACES, negated=True),)),
-        # A watch would tell what happens in folders that cannot be read. tail falls back to polling.
+        # A watch would tell what happens in folders that cannot be read. tail then polls.
         Rule("inotify_init", fail_with(errno.ENOSYS)),
         Rule("inotify_init1", fail_with(errno.ENOSYS)),
         # Its flags lie in memory; glibc falls back to clone.

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    Places = tuple[tuple[int, int], ...] | None
+    Call = tuple[str, bool, tuple[tuple[int, int], ...]]
 
 __all__ = ["Observer"]
 
@@ -23,7 +23,7 @@ _O_CLOEXEC = 0o2000000
 class Observer:
     """Answers the kernel: refused calls fail with EPERM, watched ones go on to Landlock.
 
-    ``calls`` maps numbers to names and, for watched calls, to the places of their paths. ``note``
+    ``calls`` maps numbers to names, whether they are refused, and the places of their paths. ``note``
     is called once for each different call and path, at most 64 times.
     """
 
@@ -31,7 +31,7 @@ class Observer:
         self,
         listener: int,
         *,
-        calls: "Mapping[int, tuple[str, Places]]",
+        calls: "Mapping[int, Call]",
         writable: bytes,
         note: "Callable[[str, bytes], None]",
     ) -> None:
@@ -51,19 +51,18 @@ class Observer:
             return
         raw = asked.raw
         pid, call = number(raw[8:12]), number(raw[16:20])
-        name, places = self._calls.get(call, (f"call-{call}", None))
+        name, refused, places = self._calls.get(call, (f"call-{call}", True, ()))
         # Error and flags. SECCOMP_USER_NOTIF_FLAG_CONTINUE is safe here, whatever the memory holds
         # by then: Landlock decides, on the kernel's own copy of the path.
-        verdict = words(-_EPERM, 0, width=4) if places is None else words(0, 1, width=4)
-        if places is None:
+        verdict = words(-_EPERM, 0, width=4) if refused else words(0, 1, width=4)
+        arguments = [number(raw[32 + 8 * i : 40 + 8 * i]) for i in range(6)]
+        for folder, place in places:
+            low = _AT_FDCWD if folder < 0 else arguments[folder] & 0xFFFFFFFF
+            path = _path(pid, low, arguments[place] if place >= 0 else None)
+            if not self._is_harmless(path):
+                self._note_once(name, path)
+        if not places:
             self._note_once(name, b"")
-        else:
-            arguments = [number(raw[32 + 8 * i : 40 + 8 * i]) for i in range(6)]
-            for folder, place in places:
-                low = _AT_FDCWD if folder < 0 else arguments[folder] & 0xFFFFFFFF
-                path = _path(pid, low, arguments[place])
-                if not self._is_harmless(path):
-                    self._note_once(name, path)
         try:
             ioctl(self.listener, _NOTIF_SEND, buffer(24, raw[:8] + words(0) + verdict))
         except OSError:
@@ -83,9 +82,14 @@ class Observer:
         return path in (b"/dev/null", b"/dev/tty", b"/dev/stdout", b"/dev/stderr")
 
 
-def _path(pid: int, folder: int, place: int) -> bytes:
-    """The path that the caller's memory names, made absolute; ``?`` where it cannot be read."""
+def _path(pid: int, folder: int, place: int | None) -> bytes:
+    """The path that the caller's memory names, made absolute; ``?`` where it cannot be read.
+
+    With no place in memory it is the path of the descriptor ``folder``.
+    """
     try:
+        if place is None:
+            return posix.readlink(f"/proc/{pid}/fd/{folder}".encode())
         fd = posix.open(f"/proc/{pid}/mem", posix.O_RDONLY | _O_CLOEXEC)
         try:
             path = posix.pread(fd, 4096, place).split(b"\0")[0]
