@@ -24,6 +24,8 @@ app = typer.Typer(
     help="Tools for a language model that cannot hurt their owner.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    # A traceback with local variables could show secrets.
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
