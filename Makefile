@@ -1,0 +1,45 @@
+# The same words for a person and in CI. Each target does nothing that is done already.
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: help setup images run test check format bench doctor clean
+
+help:  ## what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+.venv/.installed: pyproject.toml .ci/python-environment
+	@PYTHON='$(PYTHON)' .ci/python-environment
+	@touch $@
+
+setup: .venv/.installed  ## virtual environment, engine, sandbox images
+	@$(BIN)/sandboxed-tools setup
+
+images: setup  ## list the images that calls run in
+	@$(BIN)/sandboxed-tools images list
+
+run: setup  ## run a hostile script, and watch it do no harm
+	@$(BIN)/sandboxed-tools demo $(ARGS)
+
+test: setup  ## the test suite, against the real engine
+	@$(BIN)/pytest $(ARGS)
+
+check: .venv/.installed  ## lint, format, types, layers
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: .venv/.installed  ## put the code into the house's format
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+bench: setup  ## measure: warm and cold calls beside the usual ways
+	@$(BIN)/python benchmarks/latency.py $(ARGS)
+
+doctor: setup  ## what is really enforced here
+	@$(BIN)/sandboxed-tools doctor
+
+clean:  ## remove what dead runs left, then caches and the virtual environment
+	@if [ -x $(BIN)/sandboxed-tools ]; then $(BIN)/sandboxed-tools gc || true; fi
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
