@@ -86,10 +86,13 @@ def ensure_engine(
     return _start(find, places, progress=progress, deadline_s=deadline_s)
 
 
+def _path() -> str:
+    """An ordinary user's PATH has no sbin folders, where Debian puts the engine and iptables."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
 def _daemon_program(places: EnginePlaces) -> str | None:
-    # An ordinary user's PATH has no sbin folders, where Debian puts the engine.
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
-    return shutil.which(places.daemon[0], path=path)
+    return shutil.which(places.daemon[0], path=_path())
 
 
 def _install_if_missing(places: EnginePlaces, *, progress: Progress) -> None:
@@ -119,7 +122,12 @@ def _start(
     for words, command in _start_commands(places, prefix=prefix):
         progress.step(f"starting the engine: {words}")
         try:
-            done = run_program(command, deadline_s=COMMAND_DEADLINE_S, on_line=progress.line)
+            done = run_program(
+                command,
+                deadline_s=COMMAND_DEADLINE_S,
+                on_line=progress.line,
+                env={**os.environ, "PATH": _path()},
+            )
         except OSError as error:
             tried.append(f"{words}: {error.strerror}")
             continue
