@@ -31,13 +31,17 @@ SESSION_ROOT = pytest.StashKey[Path]()
 
 def pytest_configure(config: pytest.Config) -> None:
     root = Path(tempfile.mkdtemp(prefix="st-tests-"))
-    for name in ("state", "tmp"):
+    for name in ("state", "tmp", "config"):
         (root / name).mkdir(mode=0o700)
     # Reachable by containers' users, as the parents of a workspace are on a real machine.
     root.chmod(0o711)
     (root / "tmp").chmod(0o711)
     config.stash[SESSION_ROOT] = root
+    # The policy of whoever runs the tests is no part of them.
+    for name in [name for name in os.environ if name.upper().startswith("SANDBOXED_TOOLS_")]:
+        del os.environ[name]
     os.environ["SANDBOXED_TOOLS_STATE_DIR"] = str(root / "state")
+    os.environ["XDG_CONFIG_HOME"] = str(root / "config")
     os.environ["TMPDIR"] = str(root / "tmp")
     tempfile.tempdir = None
 

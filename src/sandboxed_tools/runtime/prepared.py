@@ -1,0 +1,142 @@
+"""A call before anybody is asked, and the container options that its judgement depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandboxed_tools.errors import NotMovable, PermissionDenied
+from sandboxed_tools.policy import (
+    MergedPolicy,
+    Placement,
+    Policy,
+    Rule,
+    Scope,
+    decide,
+    decide_placement,
+)
+from sandboxed_tools.runtime.registry import Entry
+from sandboxed_tools.sandbox.contract import (
+    ChangesMode,
+    Network,
+    SandboxSpec,
+    WorkspaceMount,
+)
+from sandboxed_tools.tool import AnyTool, Flags, Limits, PermissionDecision, ToolInput
+
+__all__ = ["ContainerOptions", "PreparedCall", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOptions:
+    """What the containers of one Toolbox are like."""
+
+    image: str
+    network: Network
+    changes: ChangesMode
+    runtime: str | None
+
+    def contain(self, placement: Placement, policy: Policy) -> bool:
+        """Whether the whole effect of a call stays in its container."""
+        return (
+            placement.where == "container"
+            and self.network == "none"
+            and (self.changes != "apply" or policy.mode == "accept-edits")
+        )
+
+    def check(self, tool: AnyTool, placement: Placement, policy: Policy) -> None:
+        """Refuse what cannot execute in a container, or what the policy pins to something else.
+
+        Raises:
+            NotMovable, PermissionDenied
+        """
+        if placement.where == "host":
+            return
+        if not tool.runs_commands:
+            raise NotMovable(
+                f"{tool.name} belongs in a container here ({placement.reasons[0].message}), and a "
+                "Python tool cannot execute there."
+            )
+        for is_pinned, what in (
+            (self.network != "none" and policy.network == "none", "allows no network"),
+            (policy.images is not None and self.image not in policy.images, "names other images"),
+            (
+                policy.runtime is not None and self.runtime not in (None, policy.runtime),
+                "names another runtime",
+            ),
+        ):
+            if is_pinned:
+                raise PermissionDenied(f"{tool.name} was refused: the policy {what}.")
+
+    def spec(
+        self, *, workspace: Path | None, is_read_only: bool, limits: Limits, policy: Policy
+    ) -> SandboxSpec:
+        """The sandbox of one call."""
+        mount = None
+        if workspace is not None:
+            mount = WorkspaceMount(
+                workspace,
+                access="read_only" if is_read_only else "copy_on_write",
+                changes=self.changes,
+            )
+        return SandboxSpec(
+            image=self.image,
+            limits=limits,
+            workspace=mount,
+            network=self.network,
+            runtime=policy.runtime or self.runtime,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call that was looked up, validated, placed and judged; nobody has been asked yet.
+
+    Everything about it was decided from one reading of the policy and one evaluation of its flags.
+    """
+
+    entry: Entry
+    tool_input: ToolInput
+    flags: Flags
+    policy: MergedPolicy
+    placement: Placement
+    decision: PermissionDecision
+
+    def limits(self, limits: Limits) -> Limits:
+        """What the call may use: the tool's timeout replaces ``wall_s``, the policy caps all."""
+        timeout = self.entry.tool.timeout(self.tool_input)
+        if timeout is not None:
+            limits = limits.model_copy(update={"wall_s": timeout})
+        ceiling = self.policy.policy.ceiling
+        return limits.tightened(ceiling) if ceiling else limits
+
+
+def prepare(
+    entry: Entry,
+    raw_input: object,
+    *,
+    policy: MergedPolicy,
+    granted: tuple[Rule, ...],
+    options: ContainerOptions,
+    scope: Scope,
+) -> PreparedCall:
+    """Validate, place and judge a call of this tool.
+
+    Raises:
+        InvalidInput: nothing of the tool's work has run.
+    """
+    holds = policy.policy.with_allowed(granted)
+    tool = entry.tool
+    tool_input = tool.parse(raw_input)
+    flags = tool.flags(tool_input)
+    placement = decide_placement(tool, flags, holds, trusted=entry.trusted)
+    decision = decide(
+        tool,
+        tool_input,
+        flags,
+        placement,
+        holds,
+        effect_contained=options.contain(placement, holds),
+        scope=scope,
+    )
+    return PreparedCall(entry, tool_input, flags, policy, placement, decision)

@@ -1,0 +1,77 @@
+"""The work of one tool, with its hooks, and whatever it raises turned into the error tree."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from sandboxed_tools.errors import SandboxedToolsError, ToolFailed
+from sandboxed_tools.runtime.call_context import CallContext
+from sandboxed_tools.tool import AnyTool, ToolInput
+from sandboxed_tools.tool.context import revoke
+
+__all__ = ["Presented", "do_work", "present"]
+
+log = logging.getLogger("sandboxed_tools")
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """An output as text: for a model, and for a person. Neither is bounded yet."""
+
+    for_model: str
+    for_person: str
+
+
+async def do_work(tool: AnyTool, tool_input: ToolInput, context: CallContext) -> Any:
+    """Run the tool's work. A hook that raises is logged and stops nothing.
+
+    Raises:
+        SandboxedToolsError: as it comes.
+        ToolFailed: the tool's own code raised anything else.
+    """
+    try:
+        _hook(tool.on_start, tool_input)
+        output = await tool.call(tool_input, context)
+    except anyio.get_cancelled_exc_class():
+        _hook(tool.on_cancel, tool_input)
+        raise
+    except SandboxedToolsError as error:
+        _hook(tool.on_error, tool_input, error)
+        raise
+    except Exception as error:
+        _hook(tool.on_error, tool_input, error)
+        raise _failed(tool, error) from error
+    finally:
+        revoke(context.ticket)
+    _hook(tool.on_success, tool_input, output)
+    return output
+
+
+def present(tool: AnyTool, output: Any) -> Presented:
+    """The output as text.
+
+    Raises:
+        ToolFailed: the tool's own presentation raised; its work has been done.
+    """
+    try:
+        return Presented(tool.to_model_text(output), tool.render_result(output))
+    except Exception as error:
+        raise _failed(tool, error) from error
+
+
+def _failed(tool: AnyTool, error: Exception) -> ToolFailed:
+    return ToolFailed(
+        f"{tool.name} failed: {type(error).__name__}: {error}"[:2000], operator_detail=repr(error)
+    )
+
+
+def _hook(hook: Callable[..., None], *arguments: object) -> None:
+    try:
+        hook(*arguments)
+    except Exception:
+        log.exception("a life-cycle hook failed; the call goes on")
