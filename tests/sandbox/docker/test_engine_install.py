@@ -276,7 +276,8 @@ def real_daemon() -> Iterator[tuple[EnginePlaces, Callable[[], Engine]]]:
         pid_file=pid_file,
         init_script=folder / "none",
         systemd_marker=folder / "none",
-        daemon=("dockerd", *options),
+        # In a network of its own: an engine without a bridge removes the docker0 that it finds.
+        daemon=("unshare", "--net", "dockerd", *options),
         log=folder / "log",
     )
 
