@@ -149,8 +149,8 @@ def _supervisor_calls(machine: Machine) -> dict[str, int]:
     return {"seccomp": numbers[0], "capset": numbers[1], "prlimit64": prlimit}
 
 
-# Where a call has its paths: (argument with the folder or -1, argument with the path or -1). With no
-# argument for the path the descriptor itself is meant.
+# Where a call has its paths: (argument with the folder or -1, argument with the path or -1). With
+# no argument for the path the descriptor itself is meant.
 _PATHS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
     "open": ((-1, 0),),
     "creat": ((-1, 0),),

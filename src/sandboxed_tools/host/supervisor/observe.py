@@ -23,8 +23,8 @@ _O_CLOEXEC = 0o2000000
 class Observer:
     """Answers the kernel: refused calls fail with EPERM, watched ones go on to Landlock.
 
-    ``calls`` maps numbers to names, whether they are refused, and the places of their paths. ``note``
-    is called once for each different call and path, at most 64 times.
+    ``calls`` maps numbers to names, whether they are refused, and the places of their paths.
+    ``note`` is called once for each different call and path, at most 64 times.
     """
 
     def __init__(
