@@ -7,7 +7,7 @@ from tests.bash.bash_corpus import read_rows
 
 from sandboxed_tools.bash import classify
 
-CORPORA = ["bash_readonly.tsv"]
+CORPORA = ["bash_readonly.tsv", "bash_more.tsv"]
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -100,7 +100,7 @@ def _primary(parser: Parser) -> None:
 def _is_number(argument: Argument) -> bool:
     if argument.literal is not None:
         return bool(_NUMBER.fullmatch(argument.literal))
-    return argument.plain_start and argument.shape == "*"
+    return argument.number
 
 
 def _operand(parser: Parser) -> Argument:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from sandboxed_tools.bash.syntax import Argument, Refused
 
-__all__ = ["Operands", "Spec", "match_options", "names"]
+__all__ = ["Operands", "OptionValue", "Spec", "match_options", "names"]
 
 _NUMERIC = re.compile(r"-[0-9]+")
 _ALWAYS = frozenset({"--help", "--version"})
@@ -67,12 +67,34 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
+class OptionValue:
+    """The value of an option; ``attached`` characters of ``argument`` are the option itself."""
+
+    option: str
+    argument: Argument
+    attached: int = 0
+
+    @property
+    def literal(self) -> str | None:
+        text = self.argument.literal
+        return None if text is None else text[self.attached :]
+
+    @property
+    def head(self) -> str:
+        return self.argument.head[self.attached :]
+
+    @property
+    def shape(self) -> str:
+        return self.argument.shape[self.attached :]
+
+
+@dataclass(frozen=True, slots=True)
 class Operands:
     """The operands of a call, and which of its options were there, by letter or long name."""
 
     operands: tuple[Argument, ...]
     options: frozenset[str]
-    values: tuple[tuple[str, Argument], ...]
+    values: tuple[OptionValue, ...]
 
 
 class _Matcher:
@@ -82,7 +104,7 @@ class _Matcher:
         self.arguments = list(arguments)
         self.operands: list[Argument] = []
         self.options: set[str] = set()
-        self.values: list[tuple[str, Argument]] = []
+        self.values: list[OptionValue] = []
         self.ended = False
         self.index = 0
 
@@ -148,7 +170,7 @@ class _Matcher:
                 and name in spec.long_value | spec.long_optional
             ):
                 self.options.add("--" + name)
-                self.values.append(("--" + name, argument))
+                self.values.append(OptionValue("--" + name, argument, len(name) + 3))
                 return
             if len(head) > 2 and head[1] != "-" and not argument.splits:
                 self.short(argument, head, complete=False)
@@ -165,7 +187,7 @@ class _Matcher:
         value = self.arguments[self.index]
         if not value.is_one_word or (self.spec.unknown == "never" and value.literal is None):
             raise self.refuse(value, f"the value of {option} may become several words", "expansion")
-        self.values.append((option, value))
+        self.values.append(OptionValue(option, value))
         self.index += 1
 
     def long(self, argument: Argument, text: str) -> None:
@@ -173,7 +195,7 @@ class _Matcher:
         name, equals, _ = text[2:].partition("=")
         option = "--" + name
         if equals and name in (spec.long_value | spec.long_optional):
-            self.values.append((option, argument))
+            self.values.append(OptionValue(option, argument, len(option) + 1))
         elif not equals and name in spec.long_value:
             self.value(option, argument)
         elif equals or not (name in spec.long or name in spec.long_optional or option in _ALWAYS):
@@ -199,7 +221,7 @@ class _Matcher:
                 if position < last:
                     if not spec.attached:
                         raise self.refuse(argument, f"a value attached to {option}")
-                    self.values.append((option, argument))
+                    self.values.append(OptionValue(option, argument, position + 1))
                     return
                 if not complete:
                     break

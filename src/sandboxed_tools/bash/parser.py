@@ -36,22 +36,36 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TIME_OPTION = re.compile(r"-p(?=[ \t])")
 _SEPARATORS = frozenset(" \t\n;|&<>()")
 _CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}", "in"})
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 MAX_COMMANDS = 500
 """Most simple commands in one text; it fails closed."""
+MAX_ARGUMENTS = 1_000
+"""Most arguments of one command; it fails closed."""
 
 
-def parse(text: str) -> Script:
+def parse(text: str, *, plain_variables: frozenset[str] = frozenset()) -> Script:
     """All that ``text`` would run.
+
+    ``plain_variables`` are known to hold nothing, or what begins like a plain file name.
 
     Raises:
         Refused: the text is not wholly inside the subset, or is not valid bash.
     """
     script = Script()
     parser = Parser(text, 0, len(text), 0, script)
+    parser.plain_variables = plain_variables
     parser.parse_list(frozenset(), closing="")
     if parser.position < parser.end or parser.pending:
         raise parser.refuse("syntax", "something is left over that bash would not accept")
     return script
+
+
+def begins_plainly(argument: Argument) -> bool:
+    """Whether all words of this argument begin like a file name, below a folder where unknown."""
+    if argument.literal is not None:
+        return bool(_PLAIN_VALUE.fullmatch(argument.literal))
+    head = argument.head
+    return not argument.splits and "/" in head and bool(_PLAIN_VALUE.fullmatch(head))
 
 
 class Parser(Scanner):
@@ -70,6 +84,7 @@ class Parser(Scanner):
     def backquoted(self, start: int, end: int) -> None:
         self._deeper()
         inner = Parser(self.text, start, end, self.depth, self.script)
+        inner.plain_variables = self.plain_variables
         inner.parse_list(frozenset(), closing="")
         if inner.position < inner.end or inner.pending:
             raise inner.refuse("syntax", "something is left over that bash would not accept")
@@ -225,11 +240,14 @@ class Parser(Scanner):
         if self.character() not in _SEPARATORS:
             raise self.refuse("construct", "a for loop without a plain name")
         self.skip_lines()
-        if self.reserved() == "in":
+        plain = self.reserved() == "in"
+        if plain:
             self.position += 2
             self.skip_blanks()
-            while self.word_arguments() is not None:
+            while (arguments := self.word_arguments()) is not None:
+                plain = plain and all(begins_plainly(argument) for argument in arguments)
                 self.skip_blanks()
+        self.script.starts.append((match[0], plain))
         if self.character() == ";":
             self.position += 1
         elif self.character() != "\n" and self.reserved() != "do":
@@ -332,6 +350,8 @@ class Parser(Scanner):
                 words.extend(arguments)
             else:
                 break
+            if len(words) > MAX_ARGUMENTS:
+                raise self.refuse("too_long", f"more than {MAX_ARGUMENTS} arguments", start)
             end = self.position
         if self.character() == "(":
             raise self.refuse("construct", "a function, an array or an unquoted parenthesis", start)
@@ -340,7 +360,7 @@ class Parser(Scanner):
         self.script.commands.append(
             SimpleCommand(tuple(words), tuple(redirects), tuple(assignments), start, end)
         )
-        if len(self.script.commands) > MAX_COMMANDS or len(words) > 5_000:
+        if len(self.script.commands) > MAX_COMMANDS:
             raise self.refuse("too_long", f"more than {MAX_COMMANDS} commands", start)
 
     def _assignment(self) -> Assignment | None:
@@ -357,6 +377,8 @@ class Parser(Scanner):
         if self.character() == "(":
             raise self.refuse("construct", "an array")
         value = make_value(pieces) if pieces else ""
+        plain = value is not None and (value == "" or bool(_PLAIN_VALUE.fullmatch(value)))
+        self.script.starts.append((match[1], plain))
         return Assignment(match[1], value, start, self.position)
 
 

@@ -34,12 +34,11 @@ _LISTS_NAMES_ONLY = names(
     " mountpoint dirname basename"
 )
 _READS_WHOLE_TREES = names("grep egrep fgrep rg diff zgrep")
-_PROC_SECRETS = re.compile(
-    r"(?:^|/)proc/(?:.*/)?(?:environ|mem|maps|smaps|smaps_rollup|numa_maps|auxv|pagemap|stack"
-    r"|syscall|kcore|kmsg|kallsyms|keys|key-users|fd|fdinfo|map_files|root|cwd|clear_refs|net"
-    r"|sysrq-trigger)(?:/|$)"
+_PROC_SECRETS = names(
+    "environ mem maps smaps smaps_rollup numa_maps auxv pagemap stack syscall kcore kmsg kallsyms"
+    " keys key-users fd fdinfo map_files root cwd clear_refs sysrq-trigger"
 )
-_UNKNOWN_UNDER_PROC = re.compile(r"(?:^|/)proc/(?:.*/)?[^/]*[*?\[][^/]*$")
+_WAY_UP = frozenset({"", ".", "..", "~"})
 _TREE_OF_SECRETS = re.compile(
     r"/|/(?:proc|sys|dev)|(?:\.\./)+(?:proc|sys|dev)|/proc/(?:self|thread-self|[0-9*]+)(?:/task(?:/[^/]+)?)?"
 )
@@ -60,10 +59,7 @@ def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None
     path = posixpath.normpath(shape) if shape else ""
     if path.startswith("//"):
         path = path[1:]
-    if "proc" in path and (
-        _PROC_SECRETS.search(path)
-        or (program not in _LISTS_NAMES_ONLY and _UNKNOWN_UNDER_PROC.search(path))
-    ):
+    if "proc" in path and _shows_other_processes(path, program):
         raise _refused(argument, "shows what belongs to other processes")
     if _ENVIRON_SOMEWHERE.search(path):
         raise _refused(argument, "may show what belongs to other processes")
@@ -76,6 +72,20 @@ def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None
         raise _refused(argument, "is a device, which may act when it is read")
     if _KERNEL_FILES.search(path):
         raise _refused(argument, "is consumed or changed by reading")
+
+
+def _shows_other_processes(path: str, program: str) -> bool:
+    parts = path.split("/")
+    if "proc" not in parts:
+        return False
+    first = parts.index("proc")
+    if not all(part in _WAY_UP or "*" in part for part in parts[:first]):
+        return False
+    below = parts[first + 1 :]
+    if not _PROC_SECRETS.isdisjoint(below):
+        return True
+    is_known = not below or not re.search(r"[*?\[]", below[-1])
+    return not is_known and program not in _LISTS_NAMES_ONLY
 
 
 def _refused(argument: Argument, message: str) -> Refused:

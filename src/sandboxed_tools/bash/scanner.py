@@ -39,6 +39,7 @@ class Scanner:
         self.end = end
         self.depth = depth
         self.pending: list[tuple[str, bool, bool]] = []
+        self.plain_variables: frozenset[str] = frozenset()
 
     def refuse(self, code: str, message: str, start: int | None = None) -> Refused:
         at = self.position if start is None else start
@@ -209,6 +210,10 @@ class Scanner:
             self.position, kind = found
             if kind == "number":
                 pieces.append(("n", ""))
+            elif (
+                quoted and self.text[start + 1 : self.position].strip("{}") in self.plain_variables
+            ):
+                pieces.append(("k", ""))
             else:
                 pieces.append(("x" if quoted and kind == "text" else "s", ""))
         elif following == "{":

@@ -34,9 +34,10 @@ class Argument:
     not known. ``splits``: it may become any number of words, none included, of which only the first
     begins with ``head``. ``many``: it is a pattern that becomes one word or more, each beginning
     with ``head``. ``plain_start``: although ``head`` is empty, no word begins with ``-``, ``+``,
-    ``@`` or the like (a number, a path made by ``find``). ``relative``: it begins with a pattern
-    character, so it never begins with ``/``. ``tilde``: it begins with an unquoted ``~``.
-    ``bare``: it was written without any quoting, so it can be a reserved word.
+    ``@`` or the like (a number, a path made by ``find``, a variable whose every value is known).
+    ``number``: it is digits only. ``relative``: it begins with a pattern character, so it never
+    begins with ``/``. ``tilde``: it begins with an unquoted ``~``. ``bare``: it was written without
+    any quoting, so it can be a reserved word.
     """
 
     literal: str | None
@@ -47,6 +48,7 @@ class Argument:
     splits: bool = False
     many: bool = False
     plain_start: bool = False
+    number: bool = False
     relative: bool = False
     tilde: bool = False
     bare: bool = False
@@ -107,9 +109,11 @@ class SimpleCommand:
 class Script:
     """Everything that a command text would run, flat: order and conditions do not matter here.
 
-    ``redirects`` belong to compound commands; ``names`` are variables that ``for`` sets.
+    ``redirects`` belong to compound commands; ``names`` are variables that ``for`` sets. ``starts``
+    says of each value given to a variable whether it begins like a plain file name.
     """
 
     commands: list[SimpleCommand] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
     names: list[Assignment] = field(default_factory=list)
+    starts: list[tuple[str, bool]] = field(default_factory=list)

@@ -18,7 +18,7 @@ from sandboxed_tools.bash.rules.find import check_find
 from sandboxed_tools.bash.rules.git import check_git
 from sandboxed_tools.bash.rules.sed import check_sed
 
-__all__ = ["BUILTINS", "TABLE"]
+__all__ = ["BUILTINS", "NEVER", "TABLE"]
 
 
 _READS_FILES = Spec(anything=True, unknown="any")
@@ -329,3 +329,16 @@ _PROGRAMS: dict[str, Rule] = {
 
 TABLE: Mapping[str, Rule] = MappingProxyType({**_PROGRAMS, **BUILTINS})
 """Every known name. Operators may add names; these can not be replaced."""
+
+NEVER = names(
+    "sh bash dash zsh ksh mksh fish csh tcsh busybox toybox sudo su doas pkexec runuser"
+    " chroot unshare nsenter nohup setsid setpriv flock script watch parallel ionice chrt"
+    " taskset prlimit strace ltrace gdb perl python python2 python3 ruby node nodejs lua php"
+    " tclsh expect eval source . exec trap alias bind complete compgen enable let local"
+    " readonly typeset declare coproc fc getopts hash suspend vi vim ed emacs nano ssh scp"
+    " sftp rsync curl wget nc ncat socat telnet docker podman kubectl make npm npx yarn pnpm"
+    " pip cargo go mvn gradle rm mv cp ln tee touch mkdir rmdir chmod chown truncate install"
+    " dd mount umount kill pkill killall if then else elif fi for while until do done case"
+    " esac select function time in"
+)
+"""Names that can not be added either: they write, connect, or run what they are given."""

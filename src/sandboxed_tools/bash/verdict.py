@@ -20,7 +20,7 @@ from sandboxed_tools.bash.syntax import (
     Script,
     SimpleCommand,
 )
-from sandboxed_tools.bash.table import TABLE
+from sandboxed_tools.bash.table import NEVER, TABLE
 from sandboxed_tools.bash.variables import is_harmless_environment, is_plain_variable
 from sandboxed_tools.tool.reason import Reason
 
@@ -113,11 +113,33 @@ def _parse(text: str) -> Script:
 
 
 def _judge(text: str, trusted_workspace: bool, extra: Mapping[str, Spec]) -> Verdict:
-    context = Context(trusted_workspace, extra, judge_words)
     try:
         script = _parse(text)
     except Refused as refused:
         return _no(refused)
+    verdict = _judge_script(text, script, Context(trusted_workspace, extra, judge_words))
+    plain = frozenset() if verdict.read_only else _plain_variables(script)
+    if not plain:
+        return verdict
+    script = parse(text, plain_variables=plain)
+    return _judge_script(text, script, Context(trusted_workspace, extra, judge_words))
+
+
+def _plain_variables(script: Script) -> frozenset[str]:
+    """The variables of which every value in the text begins like a plain file name.
+
+    Order and conditions do not matter: a variable is empty or holds one of the values it is given.
+    A name that is an argument of anything may be set in another way (``read``).
+    """
+    good = {name for name, plain in script.starts if plain and is_plain_variable(name)}
+    good -= {name for name, plain in script.starts if not plain}
+    if good:
+        words = {word.literal for command in script.commands for word in command.words}
+        good -= {word for word in words if word is not None}
+    return frozenset(good)
+
+
+def _judge_script(text: str, script: Script, context: Context) -> Verdict:
     if not script.commands:
         return _no(Refused("empty", "there is no command", 0, len(text)))
     reasons: list[Reason] = []
@@ -256,7 +278,9 @@ def judge_words(words: Sequence[Argument], context: Context) -> None:
             word.start,
             word.end,
         )
-    rule = TABLE.get(name) or context.extra.get(name)
+    rule = TABLE.get(name)
+    if rule is None and name not in NEVER:
+        rule = context.extra.get(name)
     if rule is None:
         raise Refused(
             "unknown_command", f"{name!r} is not known to only read", word.start, word.end

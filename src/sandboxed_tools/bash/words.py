@@ -2,7 +2,7 @@
 
 The scanner hands over a word as pieces ``(kind, text)``. Kinds: ``u`` unquoted text, ``q`` quoted
 text, ``x`` one unknown text, ``n`` an unknown number, ``s`` unknown text that bash splits into
-words, ``f`` the path of a process substitution.
+words, ``f`` the path of a process substitution, ``k`` a quoted variable that begins plainly.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Piece = tuple[str, str]
 MAX_WORDS = 500
 """Most words that the braces of one word may become."""
 
+_PLAIN_START = re.compile(r"[A-Za-z0-9_./]")
 _PATTERN = re.compile(r"[*?\[]")
 _ASSIGNMENT_LIKE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _INTEGER_RANGE = re.compile(
@@ -79,11 +80,18 @@ def _argument(pieces: list[Piece], start: int, end: int) -> Argument:
         end,
         splits=splits,
         many=many,
-        plain_start=first == "n",
+        plain_start=first == "n" or (first == "k" and _follows_plainly(pieces)),
+        number=len(pieces) == 1 and first == "n",
         relative=first == "p" and not splits,
         tilde=tilde,
         bare=known and all(kind == "u" for kind, _ in pieces),
     )
+
+
+def _follows_plainly(pieces: list[Piece]) -> bool:
+    """Whether the word begins plainly even where the variable at its start is empty."""
+    texts = [(kind, text) for kind, text in pieces if text or kind not in "uq"]
+    return len(texts) == 1 or (texts[1][0] in "uq" and bool(_PLAIN_START.match(texts[1][1])))
 
 
 def _mark_patterns_and_tildes(pieces: list[Piece]) -> list[Piece]:

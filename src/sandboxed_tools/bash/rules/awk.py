@@ -18,7 +18,7 @@ from sandboxed_tools.bash.syntax import Argument
 __all__ = ["awk_program_problem", "check_awk"]
 
 AWK = Spec(short_value="Fv", permute=False, paths="none")
-_VARIABLE = re.compile(r"-?v?([A-Za-z_][A-Za-z0-9_]*)=")
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _REFUSED_WORDS = names(
     "system getline close fflush function func ENVIRON ARGV ARGC ARGIND SYMTAB FUNCTAB"
     " PROCINFO extension include load namespace eval stopme adump"
@@ -51,11 +51,11 @@ def check_awk(call: Call) -> None:
     if [argument.literal for argument in call.arguments] in (["--version"], ["-V"]):
         return
     found = match_options(AWK, call.name, call.arguments)
-    for option, value in found.values:
-        if option == "-v":
+    for value in found.values:
+        if value.option == "-v":
             match = _VARIABLE.match(value.head)
             if match is None or match[1] in _REFUSED_WORDS:
-                raise call.refuse("option", "an assignment that is not understood", value)
+                raise call.refuse("option", "an assignment that is not understood", value.argument)
     if not found.operands:
         raise call.refuse("operand", "no program")
     program = found.operands[0]
@@ -83,7 +83,8 @@ def awk_program_problem(program: str) -> str | None:
     """Why a program is not known to only compute, or ``None`` when it is."""
     previous = ""
     kind = ""
-    after_print = False
+    after_print = assigns = False
+    braces = parentheses = 0
     position = 0
     while position < len(program):
         match = _TOKEN.match(program, position)
@@ -95,7 +96,7 @@ def awk_program_problem(program: str) -> str | None:
             continue
         if this == "newline":
             if previous not in _CONTINUES:
-                after_print = False
+                after_print = assigns = False
             continue
         if this == "name":
             if text in _REFUSED_WORDS:
@@ -104,9 +105,18 @@ def awk_program_problem(program: str) -> str | None:
                 return f"a call of {text!r} in the program"
             after_print = after_print or text in ("print", "printf")
         elif text in (";", "{", "}"):
-            after_print = False
+            after_print = assigns = False
+            braces += (text == "{") - (text == "}")
+        elif text == "(" and kind == "string":
+            return "a string before a parenthesis"
+        elif text in ("(", ")"):
+            parentheses += 1 if text == "(" else -1
         elif text in (">", ">=") and after_print:
             return "a > after print, which writes a file"
+        elif text == ">" and braces and not parentheses and not assigns:
+            return "a > whose meaning is not plain"
+        elif text == "=":
+            assigns = True
         elif text == ":" and previous == ":":
             return "a name space in the program"
         elif text == "/":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sandboxed_tools.bash.options import Operands, Spec, match_options
+from sandboxed_tools.bash.options import Operands, OptionValue, Spec, match_options
 from sandboxed_tools.bash.paths import PathUse, refuse_special_path
 from sandboxed_tools.bash.syntax import Argument, Refused
 
@@ -89,20 +89,24 @@ class Call:
         if spec.paths != "none":
             for argument in found.operands[skip:]:
                 self.path(argument)
-            for option, value in found.values:
-                self._value_path(option, value)
+            for value in found.values:
+                self._value_path(value)
         return found
 
-    def _value_path(self, option: str, value: Argument) -> None:
-        if option in _PATTERN_OPTIONS:
-            return
+    def _value_path(self, value: OptionValue) -> None:
         shape = value.shape
+        if value.option not in _PATTERN_OPTIONS and (
+            "/" in shape or shape == ".." or shape.startswith("~")
+        ):
+            self.path(value.argument, shape)
+
+    def _unparsed_path(self, argument: Argument) -> None:
+        """Note a path inside an option of a program whose options are not told apart."""
+        shape = argument.shape
         if shape.startswith("--"):
-            shape = shape.partition("=")[2]
-        elif shape.startswith("-") and (match := _ATTACHED_PATH.match(shape)):
-            shape = match[1]
-        if "/" in shape or shape == ".." or shape.startswith("~"):
-            self.path(value, shape)
+            self._value_path(OptionValue("", argument, len(shape.partition("=")[0]) + 1))
+        elif (match := _ATTACHED_PATH.match(shape)) is not None:
+            self._value_path(OptionValue("", argument, match.start(1)))
 
     def anything(self, spec: Spec) -> None:
         """Accept every argument of a program that only reads, and note the paths among them."""
@@ -118,7 +122,7 @@ class Call:
             if previous in _PATTERN_OPTIONS:
                 pass
             elif shape.startswith("-") and argument.head:
-                self._value_path("", argument)
+                self._unparsed_path(argument)
             elif skip:
                 skip = False
             else:

@@ -248,9 +248,9 @@ def check_yq(call: Call) -> None:
 
 def check_bat(call: Call) -> None:
     found = call.spec(_BAT)
-    for option, value in found.values:
-        if option == "--paging" and (value.literal or "").removeprefix("--paging=") != "never":
-            raise call.refuse("option", "paging runs a pager", value)
+    for value in found.values:
+        if value.option == "--paging" and value.literal != "never":
+            raise call.refuse("option", "paging runs a pager", value.argument)
     if found.operands and found.operands[0].literal == "cache":
         raise call.refuse("operand", "the subcommand cache writes", found.operands[0])
 

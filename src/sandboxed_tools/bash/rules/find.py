@@ -105,7 +105,7 @@ def _found(word: Argument, starts: list[Argument], *, plus: bool) -> Argument:
     return Argument(
         None,
         head,
-        word.literal.replace("{}", (head or "") + "*") if not before else before + "*",
+        before + "*" if before else head + "/*",
         word.start,
         word.end,
         many=plus and word.literal == "{}",

@@ -306,7 +306,7 @@ def _match(call: Call, spec: Spec) -> Operands:
     for argument in call.arguments:
         if _RUNS_GPG.search(argument.shape):
             raise call.refuse("option", "a format that checks signatures runs a program", argument)
-    for argument in (*found.operands, *(value for _, value in found.values)):
+    for argument in (*found.operands, *(value.argument for value in found.values)):
         shape = argument.shape
         if shape.startswith(("/", "~", "../")) or "/../" in shape:
             call.path(argument)

@@ -40,16 +40,14 @@ class _Odd(Exception):
 
 
 def check_sed(call: Call) -> None:
-    script_options = {"-e", "--expression"}
     found = call.spec(SED)
+    if found.options & {"--version", "--help"}:
+        return
     scripts: list[tuple[Argument, str]] = []
-    for option, value in found.values:
-        if option not in script_options:
-            continue
-        text = call.literal(value)
-        if value.start == value.end or text.startswith("-"):
-            text = _attached_script(call, value, text)
-        scripts.append((value, text))
+    for value in found.values:
+        if value.option in ("-e", "--expression"):
+            call.literal(value.argument)
+            scripts.append((value.argument, value.literal or ""))
     operands = list(found.operands)
     if not scripts:
         if not operands:
@@ -67,12 +65,6 @@ def check_sed(call: Call) -> None:
     problem = sed_script_problem("\n".join(text for _, text in scripts))
     if problem is not None:
         raise call.refuse("script", problem, scripts[0][0])
-
-
-def _attached_script(call: Call, value: Argument, text: str) -> str:
-    if text.startswith("--"):
-        return text.partition("=")[2]
-    return text.partition("e")[2]
 
 
 def sed_script_problem(script: str) -> str | None:

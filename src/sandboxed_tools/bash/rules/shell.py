@@ -158,9 +158,7 @@ def check_shopt(call: Call) -> None:
 
 def check_exit(call: Call) -> None:
     for argument in call.arguments:
-        if not (argument.plain_start and argument.shape == "*") and not _EXIT.fullmatch(
-            call.literal(argument)
-        ):
+        if not argument.number and not _EXIT.fullmatch(call.literal(argument)):
             raise call.refuse("operand", "a status that is not a number", argument)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sandboxed_tools.bash.options import Spec, match_options
+from sandboxed_tools.bash.options import OptionValue, Spec, match_options
 from sandboxed_tools.bash.rules.call import Call
 from sandboxed_tools.bash.syntax import Argument
 from sandboxed_tools.bash.variables import is_harmless_environment
@@ -52,7 +52,7 @@ XARGS = Spec(
 )
 
 
-def _own_part(call: Call, spec: Spec) -> tuple[int, dict[str, Argument]]:
+def _own_part(call: Call, spec: Spec) -> tuple[int, dict[str, OptionValue]]:
     """How many arguments are the program's own, and their values."""
     arguments = call.arguments
     index = 0
@@ -76,7 +76,7 @@ def _own_part(call: Call, spec: Spec) -> tuple[int, dict[str, Argument]]:
     found = match_options(spec, call.name, own)
     if found.operands:
         raise call.refuse("option", "options that are not understood", found.operands[0])
-    return index, dict(found.values)
+    return index, {value.option: value for value in found.values}
 
 
 def check_timeout(call: Call) -> None:
@@ -158,11 +158,7 @@ def check_xargs(call: Call) -> None:
     index, values = _own_part(call, XARGS)
     for option in ("-a", "--arg-file"):
         if option in values:
-            argument = values[option]
-            shape = argument.shape
-            call.path(
-                argument, shape[2:] if shape.startswith("-a") else shape.partition("=")[2] or shape
-            )
+            call.path(values[option].argument, values[option].shape)
     rest = call.arguments[index:]
     if not rest:
         return
@@ -172,25 +168,16 @@ def check_xargs(call: Call) -> None:
         read = Argument(None, "", "*", where.start, where.end, splits=True)
         call.judge([*rest, read])
         return
-    words = _replaced(rest, _mark(call, place, call.arguments[:index]))
+    mark = place.literal
+    if not mark or mark.startswith("-"):
+        raise call.refuse("option", "-I without a plain text to replace", place.argument)
+    if sum("I" in (item.literal or "") for item in call.arguments[:index]) != 1:
+        raise call.refuse("option", "-I more than once", place.argument)
+    words = _replaced(rest, mark)
     if {"-n", "-L", "--max-args"} & values.keys():
         # GNU xargs lets the later of -I and -n win; both ways must be harmless.
         words.append(Argument(None, "", "*", where.start, where.end, splits=True))
     call.judge(words)
-
-
-def _mark(call: Call, place: Argument, own: Sequence[Argument]) -> str:
-    """The text that ``-I`` has replaced by what is read."""
-    mark = call.literal(place)
-    given = [item for item in own if re.match(r"-[0rtx]*I", item.literal or "")]
-    if len(given) != 1:
-        raise call.refuse("option", "-I more than once", place)
-    attached = re.sub(r"^-[0rtx]*I", "", given[0].literal or "")
-    if attached:
-        mark = attached
-    if not mark or mark.startswith("-"):
-        raise call.refuse("option", "-I without a plain text to replace", place)
-    return mark
 
 
 def _replaced(words: Sequence[Argument], mark: str) -> list[Argument]:
