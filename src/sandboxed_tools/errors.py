@@ -16,6 +16,7 @@
     │   ├── PathRefused              a path that leaves the workspace, or is no regular file
     │   ├── PendingChanges           held changes must be decided first
     │   └── ToolFailed               the tool's own code raised
+    ├── ChangeSetNotFound          no change set of this id is kept here
     └── SandboxUnavailable         the sandbox itself failed; the call did not fall back to the host
         ├── EngineNotFound           no engine answers
         ├── EngineForbidden          an engine is there, and this user may not talk to it
@@ -37,6 +38,7 @@ from typing import ClassVar
 
 __all__ = [
     "CallError",
+    "ChangeSetNotFound",
     "ConfigurationError",
     "EngineFault",
     "EngineForbidden",
@@ -179,6 +181,12 @@ class ToolFailed(CallError):
     """The tool's own code raised; the original exception is ``__cause__``."""
 
     code = "tool_failed"
+
+
+class ChangeSetNotFound(SandboxedToolsError):
+    """No change set of this id is kept here, or what is kept of it is damaged."""
+
+    code = "change_set_not_found"
 
 
 class SandboxUnavailable(SandboxedToolsError):

@@ -84,10 +84,14 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class ViewUsage:
-    """What the changes of one view hold at this moment: allocated bytes, and entries."""
+    """What the changes of one view hold at this moment: allocated bytes, and entries.
+
+    ``is_disk_low``: the host's disk is nearly full, whoever filled it; the call must end.
+    """
 
     changed_bytes: int = 0
     entries: int = 0
+    is_disk_low: bool = False
 
 
 class View(Protocol):
@@ -107,6 +111,16 @@ class View(Protocol):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What differs from what was asked for, in words for ``ExecResult.warnings``."""
+        ...
+
+    def begin(self) -> bool:
+        """Say that the call begins now; a view may have been made long ahead of it. Blocking.
+
+        What the host changes in the workspace from now on conflicts with what the call changes.
+        Without it, the call counts as begun when the view was made. ``False``: held changes came or
+        went since then, or another folder is in the workspace's place; close this view, and open
+        another.
+        """
         ...
 
     def usage(self) -> ViewUsage:

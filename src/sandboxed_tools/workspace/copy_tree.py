@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,12 +27,21 @@ _MAX_NAMED: Final = 20
 
 @dataclass(slots=True)
 class CopyReport:
-    """What a copy came to. ``skipped`` names the first entries that were left out."""
+    """What a copy came to. ``skipped`` names the first entries that were left out.
 
+    ``on_entry`` is told the path of everything that was copied.
+    """
+
+    on_entry: Callable[[tuple[bytes, ...]], None] | None = None
     entries: int = 0
     copied_bytes: int = 0
     skipped_count: int = 0
     skipped: list[bytes] = field(default_factory=list)
+
+    def took(self, entry: Entry) -> None:
+        self.entries += 1
+        if self.on_entry is not None:
+            self.on_entry(entry.path)
 
     def skip(self, entry: Entry) -> None:
         self.skipped_count += 1
@@ -40,7 +49,14 @@ class CopyReport:
             self.skipped.append(b"/".join(entry.path))
 
 
-def copy_tree(source_fd: int, target: Path, *, uid: int, gid: int) -> CopyReport:
+def copy_tree(
+    source_fd: int,
+    target: Path,
+    *,
+    uid: int,
+    gid: int,
+    on_entry: Callable[[tuple[bytes, ...]], None] | None = None,
+) -> CopyReport:
     """Copy what is in the folder behind ``source_fd`` into the existing, private, empty ``target``.
 
     Everything in the copy belongs to ``uid`` and ``gid``, with the modes and times of the original.
@@ -50,7 +66,7 @@ def copy_tree(source_fd: int, target: Path, *, uid: int, gid: int) -> CopyReport
         OSError: something cannot be read or written; ``target`` then holds part of the tree.
         TreeMoved: a folder of the source was moved during the copy.
     """
-    report = CopyReport()
+    report = CopyReport(on_entry=on_entry)
     target_fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with TreeCursor(source_fd) as source, TreeCursor(target_fd) as copy:
@@ -80,11 +96,11 @@ class _Copy:
                 self.report.skip(entry)
             self._leave(entry)
             return
-        self.report.entries += 1
         mode = entry.info.st_mode
         if stat.S_ISDIR(mode):
             os.mkdir(entry.name, 0o700, dir_fd=self.copy.fd)
             self.copy.enter(entry.name)
+            self.report.took(entry)
         elif stat.S_ISLNK(mode):
             self._symlink(entry)
         elif stat.S_ISREG(mode):
@@ -107,10 +123,12 @@ class _Copy:
         os.chown(name, self.uid, self.gid, dir_fd=folder, follow_symlinks=False)
         times = (entry.info.st_atime_ns, entry.info.st_mtime_ns)
         os.utime(name, ns=times, dir_fd=folder, follow_symlinks=False)
+        self.report.took(entry)
 
     def _file(self, entry: Entry) -> None:
         key = (entry.info.st_dev, entry.info.st_ino)
         if entry.info.st_nlink > 1 and self._linked(key, entry.name):
+            self.report.took(entry)
             return
         try:
             source = os.open(entry.name, _READ, dir_fd=self.source.fd)
@@ -131,6 +149,7 @@ class _Copy:
                 os.close(copy)
         finally:
             os.close(source)
+        self.report.took(entry)
         path = b"/".join(entry.path)
         if info.st_nlink > 1 and len(path) < os.pathconf(self.copy.fd, "PC_PATH_MAX"):
             self.links[key] = path

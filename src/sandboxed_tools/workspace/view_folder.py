@@ -23,6 +23,7 @@ __all__ = ["ViewFolder", "dead_view_folders"]
 
 _VIEWS: Final = "views"
 _SPARE: Final = "spare-work"
+_HELD: Final = "held-"
 _log = logging.getLogger(__name__)
 
 
@@ -65,6 +66,10 @@ class ViewFolder:
     def copy(self) -> Path:
         return self.path / "copy"
 
+    def held(self, index: int) -> Path:
+        """The place of a held change set among the lower layers."""
+        return self.path / f"{_HELD}{index}"
+
     def make_work(self) -> None:
         """Make the overlay's working folder, out of a spare one where there is one."""
         spare = self.path.parent.parent / _SPARE
@@ -82,24 +87,15 @@ class ViewFolder:
             OSError: something stays; the folder stays with it.
         """
         with contextlib.suppress(FileNotFoundError):
-            self._release_lower()
+            for name in os.listdir(self.path):
+                if name == self.lower.name or name.startswith(_HELD):
+                    _release(self.path / name)
             for name in os.listdir(self.path):
                 if name == self.work.name:
                     self._remove_work()
                 else:
                     remove_tree(self.path / name)
             self.path.rmdir()
-
-    def _release_lower(self) -> None:
-        """Take the way to the workspace apart first, and never by a recursive removal."""
-        if self.lower.is_symlink():
-            self.lower.unlink()
-            return
-        if not self.lower.exists():
-            return
-        if os.geteuid() == 0:
-            unmount(self.lower)
-        self.lower.rmdir()
 
     def _remove_work(self) -> None:
         """Delete the working folder, or keep it for a later view.
@@ -115,6 +111,16 @@ class ViewFolder:
             spare = self.path.parent.parent / _SPARE
             spare.mkdir(mode=0o700, exist_ok=True)
             os.rename(self.work, spare / secrets.token_hex(4))
+
+
+def _release(place: Path) -> None:
+    """Take a way out of the view apart: first of all, and never by a recursive removal."""
+    if place.is_symlink():
+        place.unlink()
+        return
+    if os.geteuid() == 0:
+        unmount(place)
+    place.rmdir()
 
 
 def dead_view_folders(state: Path) -> Iterator[ViewFolder]:

@@ -11,13 +11,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sandboxed_tools.errors import InvalidWorkspace, UnsupportedOnEngine
+from sandboxed_tools.errors import InvalidWorkspace, PendingChanges, UnsupportedOnEngine
 from sandboxed_tools.tool.mounts import ContainerUser, Mount, WorkspaceMount
 from sandboxed_tools.tool.state import state_dir
+from sandboxed_tools.workspace.change_store import ChangeStore
+from sandboxed_tools.workspace.copy_changes import Copied, path_mark
 from sandboxed_tools.workspace.copy_tree import CopyReport, copy_tree
 from sandboxed_tools.workspace.cursor import TreeMoved
 from sandboxed_tools.workspace.engine_sight import EngineSees, EngineSight
-from sandboxed_tools.workspace.open_view import OpenView, tree_usage
+from sandboxed_tools.workspace.file_time import file_time_ns
+from sandboxed_tools.workspace.open_view import OpenView
 from sandboxed_tools.workspace.overlay import (
     can_stand_in_options,
     overlay_refusal,
@@ -25,10 +28,13 @@ from sandboxed_tools.workspace.overlay import (
 )
 from sandboxed_tools.workspace.overlay_layers import (
     NoOverlay,
+    lead_to_held,
     lead_to_workspace,
     make_upper,
     overlay_mount,
 )
+from sandboxed_tools.workspace.settle import Origin
+from sandboxed_tools.workspace.tree_usage import tree_usage
 from sandboxed_tools.workspace.view_folder import ViewFolder, dead_view_folders
 from sandboxed_tools.workspace.view_source import (
     Source,
@@ -47,11 +53,15 @@ class WorkspaceViews:
     """Makes views of workspaces; implements ``tool.mounts.ViewProvider``. Safe to share by threads.
 
     ``engine_sees`` asks the engine about a path; without it the engine is taken to share this
-    machine's files and mounts.
+    machine's files and mounts. ``protected`` are further patterns of paths whose changes are never
+    applied without an explicit yes.
     """
 
-    def __init__(self, *, engine_sees: EngineSees | None = None) -> None:
+    def __init__(
+        self, *, engine_sees: EngineSees | None = None, protected: tuple[str, ...] = ()
+    ) -> None:
         self._sight = EngineSight(engine_sees)
+        self._protected = protected
         self._refusals: dict[tuple[int, bool], str | None] = {}
 
     def open(self, workspace: WorkspaceMount, user: ContainerUser) -> OpenView:
@@ -60,6 +70,7 @@ class WorkspaceViews:
         Raises:
             InvalidWorkspace: the folder may not be used, with the reason.
             UnsupportedOnEngine: this machine or this engine cannot give such a view.
+            PendingChanges: held changes of the session cannot be shown in such a view.
             ConfigurationError: the state folder cannot be used.
         """
         with open_source(workspace.source) as source:
@@ -73,18 +84,19 @@ class WorkspaceViews:
             try:
                 if workspace.view == "copy":
                     raise NoOverlay("a copy was asked for")
-                return self._overlay(source, workspace, user)
+                return self._overlay(source, workspace, user, self._origin(source, workspace))
             except NoOverlay as refusal:
                 if workspace.view == "overlay":
                     raise UnsupportedOnEngine(
                         "An overlay of this workspace cannot be made; let the view be 'copy'.",
                         operator_detail=str(refusal),
                     ) from None
-                return _copy(source, workspace, user, why=str(refusal))
+                origin = self._origin(source, workspace)
+                return _copy(source, workspace, user, origin, why=str(refusal))
 
     def gc(self) -> int:
-        """Release what dead owners left behind; returns how many views. Blocking."""
-        released = 0
+        """Release what dead owners left and old decided sets; returns how many. Blocking."""
+        released = ChangeStore().prune()
         for folder in dead_view_folders(state_dir()):
             try:
                 folder.remove()
@@ -94,22 +106,41 @@ class WorkspaceViews:
                 released += 1
         return released
 
-    def _overlay(self, source: Source, workspace: WorkspaceMount, user: ContainerUser) -> OpenView:
+    def _origin(self, source: Source, workspace: WorkspaceMount) -> Origin:
+        """What the view is made of, at this moment."""
+        store = ChangeStore()
+        pending = store.pending(workspace=source.path, session=workspace.session)
+        return Origin(
+            workspace=source.path,
+            inode=source.info.st_ino,
+            owner=(source.info.st_uid, source.info.st_gid),
+            changes=workspace.changes,
+            session=workspace.session,
+            layers=tuple(item.id for item in pending),
+            began_ns=file_time_ns(store.folder),
+            protected=self._protected,
+        )
+
+    def _overlay(
+        self, source: Source, workspace: WorkspaceMount, user: ContainerUser, origin: Origin
+    ) -> OpenView:
         writable = workspace.access == "copy_on_write"
         self._check_ground(source)
         with _new_folder() as folder:
             lead_to_workspace(folder, source, user)
+            held = lead_to_held(folder, source, user, origin.layers)
             if writable:
                 make_upper(folder, source, user)
             else:
                 folder.empty.mkdir(mode=0o700)
-            mount = overlay_mount(folder, targets(source), writable=writable)
+            mount = overlay_mount(folder, targets(source), held=held, writable=writable)
             self._try_overlay(source, mount)
             return OpenView(
                 kind="overlay" if writable else "read_only",
                 mounts=(mount,),
                 cwd=mount.targets[0],
                 folder=folder,
+                origin=origin,
                 changed=folder.upper if writable else None,
                 warnings=differences(source),
             )
@@ -151,26 +182,46 @@ def _new_folder() -> Iterator[ViewFolder]:
         raise
 
 
-def _copy(source: Source, workspace: WorkspaceMount, user: ContainerUser, *, why: str) -> OpenView:
+def _copy(
+    source: Source, workspace: WorkspaceMount, user: ContainerUser, origin: Origin, *, why: str
+) -> OpenView:
+    if origin.layers:
+        raise PendingChanges(
+            "There are held changes, and a copy of the workspace would not show them. Apply or "
+            "discard them first.",
+            operator_detail=why,
+        )
     writable = workspace.access == "copy_on_write"
     with _new_folder() as folder:
         folder.copy.mkdir(mode=0o700)
-        report = _copied(source, folder, user)
+        marks: set[bytes] = set()
+        report = _copied(source, folder, user, marks)
         places = targets(source)
+        complete_ns = file_time_ns(folder.path)
         return OpenView(
             kind="copy",
             mounts=(Mount("bind", places, source=str(folder.copy), read_only=not writable),),
             cwd=places[0],
             folder=folder,
+            origin=origin,
             changed=folder.copy if writable else None,
             baseline=tree_usage(folder.copy),
+            copied=Copied(frozenset(marks), complete_ns),
             warnings=(*differences(source), *_copy_notes(report, why)),
         )
 
 
-def _copied(source: Source, folder: ViewFolder, user: ContainerUser) -> CopyReport:
+def _copied(
+    source: Source, folder: ViewFolder, user: ContainerUser, marks: set[bytes]
+) -> CopyReport:
     try:
-        return copy_tree(source.fd, folder.copy, uid=user.uid, gid=user.gid)
+        return copy_tree(
+            source.fd,
+            folder.copy,
+            uid=user.uid,
+            gid=user.gid,
+            on_entry=lambda path: marks.add(path_mark(path)),
+        )
     except TreeMoved:
         raise InvalidWorkspace(
             "The workspace was rearranged while it was copied; try again."

@@ -22,6 +22,8 @@ PERIOD_S = 0.5
 def exceeds(view: View, limits: Limits) -> bool:
     """Whether the changes hold more than they may now. Blocking, O(changes)."""
     used = view.usage()
+    if used.is_disk_low:
+        return True
     return used.changed_bytes > limits.changes_bytes or used.entries > limits.changes_entries
 
 

@@ -1,0 +1,236 @@
+"""Where change sets are kept until they are decided, and afterwards for undo.
+
+``changes/ID/`` below the state folder holds ``set.json``, the small ``state.json`` that is replaced
+with each decision, and ``upper/``, an overlay's upper folder. While a set is held, ``upper`` has
+what the call made. When it has been applied, the same places have what was there before, so nothing
+is copied or kept twice. A set appears whole or not at all, and survives restarts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from sandboxed_tools.errors import ChangeSetNotFound, Overloaded
+from sandboxed_tools.tool.process import ProcessName
+from sandboxed_tools.tool.state import state_dir
+from sandboxed_tools.workspace.change import ChangeSet, SetState
+from sandboxed_tools.workspace.remove import remove_tree
+from sandboxed_tools.workspace.tree_usage import tree_usage
+
+__all__ = ["ChangeStore", "sync_file_system", "workspace_lock"]
+
+_ID: Final = re.compile(r"[0-9a-f]{8}")
+_LOCK_DEADLINE_S: Final = 30.0
+_DAY_S: Final = 24 * 3600.0
+_log = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class ChangeStore:
+    """The change sets of this installation. Stateless: safe to share by threads and processes."""
+
+    def __init__(self) -> None:
+        self.folder = state_dir() / "changes"
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+
+    @staticmethod
+    def new_id() -> str:
+        """An id that no other set has, as far as chance goes: 8 hexadecimal digits."""
+        return secrets.token_hex(4)
+
+    def upper(self, change_set_id: str) -> Path:
+        """The folder with the set's content."""
+        return self.folder / change_set_id / "upper"
+
+    @contextmanager
+    def draft(self, upper: Path, change_set_id: str) -> Iterator[Path]:
+        """Take over ``upper`` for a set that is being made; unless published, it goes away."""
+        draft = self.folder / f".{ProcessName.current()}-{change_set_id}"
+        draft.mkdir(mode=0o700)
+        try:
+            os.rename(upper, draft / "upper")
+            yield draft
+        finally:
+            if draft.exists():
+                remove_tree(draft)
+
+    def publish(self, draft: Path, change_set: ChangeSet) -> None:
+        """Make a drafted set visible, in one step that survives a power cut."""
+        _write(draft / "state.json", change_set.state.to_json(), sync=False)
+        _write(draft / "set.json", change_set.to_json(), sync=False)
+        sync_file_system(self.folder)
+        os.rename(draft, self.folder / change_set.id)
+
+    def save_state(self, change_set: ChangeSet, *, sync: bool) -> None:
+        """Record a decision, whole or not at all; ``sync`` has it reach the disk as well."""
+        _write(self.folder / change_set.id / "state.json", change_set.state.to_json(), sync=sync)
+
+    def save_changes(self, change_set: ChangeSet) -> None:
+        """Replace the changes of a set, whole or not at all."""
+        _write(self.folder / change_set.id / "set.json", change_set.to_json(), sync=True)
+
+    def get(self, change_set_id: str) -> ChangeSet:
+        """One set.
+
+        Raises:
+            ChangeSetNotFound: there is none of this id.
+        """
+        if _ID.fullmatch(change_set_id) is None:
+            raise ChangeSetNotFound("There is no change set of this id.")
+        try:
+            facts = _read(self.folder / change_set_id / "set.json")
+            state = _read(self.folder / change_set_id / "state.json")
+            return ChangeSet.from_json(facts | state)
+        except FileNotFoundError:
+            raise ChangeSetNotFound(f"There is no change set {change_set_id}.") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ChangeSetNotFound(
+                f"The change set {change_set_id} is damaged.", operator_detail=str(error)
+            ) from error
+
+    def list(
+        self, *, workspace: Path | None = None, session: str | None = None
+    ) -> tuple[SetState, ...]:
+        """All sets without their changes, oldest first; of one workspace, of one session."""
+        found = []
+        for name in os.listdir(self.folder):
+            if _ID.fullmatch(name) is None:
+                continue
+            try:
+                found.append(SetState.from_json(_read(self.folder / name / "state.json")))
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
+                # Removed meanwhile, or damaged; asking for it by its id says which.
+                _log.debug("change set %s cannot be listed", name)
+        return tuple(
+            item
+            for item in sorted(found, key=lambda item: (item.created_s, item.id))
+            if (workspace is None or item.workspace == os.fsencode(workspace))
+            and (session is None or item.session == session)
+        )
+
+    def pending(self, *, workspace: Path, session: str | None) -> tuple[SetState, ...]:
+        """The held sets that the next call of a session sees, oldest first."""
+        if session is None:
+            return ()
+        found = self.list(workspace=workspace, session=session)
+        return tuple(item for item in found if item.status == "held")
+
+    def remove(self, change_set_id: str) -> None:
+        """Delete a set and its content; one that is not there is no error."""
+        if _ID.fullmatch(change_set_id) is None:
+            return
+        gone = self.folder / f".{ProcessName.current()}-{change_set_id}-{secrets.token_hex(3)}"
+        with suppress(FileNotFoundError):
+            os.rename(self.folder / change_set_id, gone)
+            remove_tree(gone)
+
+    def prune(self, *, max_age_s: float = 30 * _DAY_S, max_bytes: int = 4 * 1024**3) -> int:
+        """Delete what may be forgotten, oldest first: applied and undone sets that are too old or
+        too large together, and drafts of dead processes. Held sets stay, with those that they build
+        on. Returns how many went.
+        """
+        gone = self._prune_drafts()
+        known = self.list()
+        needed = {layer for item in known if item.status == "held" for layer in item.layers}
+        decided = [
+            item for item in known if item.status in ("applied", "undone") and item.id not in needed
+        ]
+        kept_bytes = 0
+        for item in reversed(decided):
+            kept_bytes += tree_usage(self.upper(item.id)).changed_bytes
+            age_s = time.time() - (item.decided_s or item.created_s)
+            if kept_bytes > max_bytes or age_s > max_age_s:
+                self.remove(item.id)
+                gone += 1
+        return gone
+
+    def _prune_drafts(self) -> int:
+        gone = 0
+        for name in os.listdir(self.folder):
+            if not name.startswith("."):
+                continue
+            owner = ProcessName.parse("-".join(name[1:].split("-")[:6]))
+            if owner is not None and owner.life() == "dead":
+                remove_tree(self.folder / name)
+                gone += 1
+        return gone
+
+
+@contextmanager
+def workspace_lock(workspace: bytes) -> Iterator[None]:
+    """Keep other applies, undos and recoveries of this workspace out. Blocking.
+
+    The lock is the kernel's (flock(2)), so it goes with its holder however that ends.
+
+    Raises:
+        Overloaded: another process holds it for over 30 seconds.
+    """
+    folder = state_dir() / "locks"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    name = hashlib.sha256(workspace).hexdigest()[:32]
+    fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        deadline = time.monotonic() + _LOCK_DEADLINE_S
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Overloaded(
+                        "Another process is applying changes to this workspace; try again.",
+                        what="workspace",
+                    ) from None
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(fd)
+
+
+def sync_file_system(path: Path | int) -> None:
+    """Have everything on the file system of ``path`` reach the disk (syncfs(2)).
+
+    Raises:
+        OSError: it could not be written.
+    """
+    fd = path if isinstance(path, int) else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(fd):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        if not isinstance(path, int):
+            os.close(fd)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    data = json.loads(path.read_text(encoding="ascii"))
+    if not isinstance(data, dict):
+        raise TypeError(f"{path.name} holds no object")
+    return data
+
+
+def _write(path: Path, data: dict[str, Any], *, sync: bool) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(draft, "x", encoding="ascii") as file:
+            file.write(json.dumps(data))
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.rename(draft, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)

@@ -1,0 +1,190 @@
+"""Whether a change set may be applied as it is, decided on the host by what is there now.
+
+Nothing from inside is believed: what is checked is the stored content itself, reached without
+following a link, against the workspace as it is at this moment.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from sandboxed_tools.tool.foreign_text import for_terminal
+from sandboxed_tools.workspace.change import Change, ChangeSet, FileFacts, kind_of
+from sandboxed_tools.workspace.changeset import folder_facts
+from sandboxed_tools.workspace.layers import Layer, LowerTree
+from sandboxed_tools.workspace.protected import protected_reason
+from sandboxed_tools.workspace.spelling import Parts
+
+__all__ = ["Problem", "ProblemKind", "check_set", "later_edits"]
+
+ProblemKind = Literal["refused", "conflict", "protected"]
+"""``refused`` can never be applied; the others can, by an explicit word of the user."""
+
+_PLAIN_KINDS: Final = ("file", "folder", "symlink")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason not to apply a set: the path, what kind of reason, and the reason in words."""
+
+    path: bytes
+    kind: ProblemKind
+    reason: str
+
+    def __str__(self) -> str:
+        name = for_terminal(os.fsdecode(self.path), one_line=True)
+        return f"{name}: {self.reason}"
+
+
+def check_set(
+    change_set: ChangeSet,
+    *,
+    upper_fd: int,
+    workspace_fd: int,
+    protected: tuple[str, ...] = (),
+    applied_layers: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[Problem, ...]:
+    """Everything that speaks against applying the set, in the order of its paths. Blocking.
+
+    ``protected`` are further patterns, ``applied_layers`` the sets below this one that have been
+    applied, with the file system's time when that was complete.
+    """
+    with (
+        LowerTree((Layer(upper_fd),)) as upper,
+        LowerTree((Layer(workspace_fd),)) as host,
+    ):
+        changed = {change.path: change for change in change_set.changes}
+
+        def was_there(parts: Parts) -> bool:
+            return host.find(parts) is not None
+
+        def is_there(parts: Parts) -> bool:
+            own = changed.get(b"/".join(parts))
+            return own.after is not None if own is not None else was_there(parts)
+
+        problems: list[Problem] = []
+        whole: set[bytes] = set()
+        for change in change_set.changes:
+            inside = any(
+                b"/".join(change.parts[:end]) in whole for end in range(1, len(change.parts))
+            )
+            if change.after is not None and change.after.kind == "folder":
+                whole.add(change.path)
+            problem = _stored_problem(change, upper)
+            if problem is None and not inside:
+                problem = _host_problem(change, host, change_set.settled_ns, applied_layers)
+            if problem is not None:
+                problems.append(problem)
+            reason = protected_reason(
+                change, was_there=was_there, is_there=is_there, extra=protected
+            )
+            if reason is not None:
+                problems.append(Problem(change.path, "protected", reason))
+    return tuple(problems)
+
+
+def later_edits(
+    change_set: ChangeSet, *, workspace_fd: int, whole: frozenset[bytes]
+) -> tuple[Problem, ...]:
+    """What was edited in the workspace since the set was applied, and undoing would lose. Blocking.
+
+    ``whole`` are the folders that came with all they hold.
+    """
+    problems = []
+    with LowerTree((Layer(workspace_fd),)) as host:
+        for change in change_set.changes:
+            found = host.find(change.parts)
+            if change.after is None:
+                if found is not None:
+                    problems.append(_edited(change, "something else is there now"))
+            elif found is None:
+                problems.append(_edited(change, "it was removed"))
+            elif change.action != "mode" and not _as_applied(change.after, found.info):
+                problems.append(_edited(change, "it was edited"))
+            elif stat.S_IMODE(found.info.st_mode) != change.after.mode:
+                problems.append(_edited(change, "its mode was changed"))
+            elif change.path in whole and _has_more(change, change_set, host):
+                problems.append(_edited(change, "something was put into it"))
+    return tuple(problems)
+
+
+def _edited(change: Change, what: str) -> Problem:
+    return Problem(change.path, "conflict", f"{what} after the changes were applied")
+
+
+def _as_applied(after: FileFacts, info: os.stat_result) -> bool:
+    if info.st_ino != after.inode or kind_of(info.st_mode) != after.kind:
+        return False
+    return after.kind == "folder" or info.st_mtime_ns == after.mtime_ns
+
+
+def _has_more(change: Change, change_set: ChangeSet, host: LowerTree) -> bool:
+    known = {item.path for item in change_set.changes}
+    return any(change.path + b"/" + name not in known for name in host.names(change.parts))
+
+
+def _stored_problem(change: Change, upper: LowerTree) -> Problem | None:
+    """What the stored entry itself says against it."""
+    if change.after is None:
+        return None
+    if change.after.kind not in _PLAIN_KINDS:
+        return Problem(change.path, "refused", f"it is a {change.after.kind}")
+    if change.action == "mode":
+        return None
+    found = upper.find(change.parts)
+    if found is None or found.info.st_ino != change.after.inode:
+        return Problem(change.path, "refused", "what was kept of it is damaged")
+    mode = stat.S_IMODE(found.info.st_mode)
+    if kind_of(found.info.st_mode) != change.after.kind:
+        return Problem(change.path, "refused", "what was kept of it is damaged")
+    if change.after.kind == "file" and mode & (stat.S_ISUID | stat.S_ISGID):
+        return Problem(change.path, "refused", "it has a set-id bit")
+    return None
+
+
+def _host_problem(
+    change: Change, host: LowerTree, settled_ns: int, applied_layers: Mapping[str, int]
+) -> Problem | None:
+    """How the workspace's own entry differs from the one that the call started from."""
+    if change.layer is not None and change.layer not in applied_layers:
+        reason = f"it builds on the change set {change.layer}: apply that first"
+        return Problem(change.path, "conflict", reason)
+    if change.is_late:
+        return Problem(change.path, "conflict", "it was changed in the workspace during the call")
+    found = host.find(change.parts)
+    before = change.before
+    if before is None:
+        if found is not None:
+            return Problem(change.path, "conflict", "the workspace has one now, too")
+        parent = change.parts[:-1]
+        above = host.find(parent) if parent else None
+        if parent and (above is None or not stat.S_ISDIR(above.info.st_mode)):
+            return Problem(change.path, "conflict", "its folder is not there any more")
+        return None
+    if found is None:
+        return Problem(change.path, "conflict", "the workspace's own is not there any more")
+    # Our own renames count as changes for the kernel: up to their end, the other facts decide.
+    ours_ns = max(settled_ns, applied_layers.get(change.layer or "", 0))
+    if not _is_as_before(change, before, found.info, host, ours_ns=ours_ns):
+        return Problem(change.path, "conflict", "it was changed in the workspace since the call")
+    return None
+
+
+def _is_as_before(
+    change: Change, before: FileFacts, info: os.stat_result, host: LowerTree, *, ours_ns: int
+) -> bool:
+    if kind_of(info.st_mode) != before.kind or stat.S_IMODE(info.st_mode) != before.mode:
+        return False
+    if before.kind == "folder":
+        if change.action == "mode":
+            return True
+        now = folder_facts(host, change.parts, info)
+        return now.digest == before.digest and now.ctime_ns <= max(before.ctime_ns, ours_ns)
+    if (info.st_ino, info.st_mtime_ns) != (before.inode, before.mtime_ns):
+        return False
+    return info.st_ctime_ns == before.ctime_ns or info.st_ctime_ns <= ours_ns

@@ -1,0 +1,142 @@
+"""Finding out what a call changed in a copied tree, in the form that an overlay would have given.
+
+The kernel stamps every change of an entry (``ctime``), and nothing unprivileged can set that stamp
+back. So an entry whose stamp is older than the end of the copying is untouched, whatever its size
+and times say.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+from sandboxed_tools.workspace.change_store import ChangeStore
+from sandboxed_tools.workspace.cursor import Entry, TreeCursor, walk
+from sandboxed_tools.workspace.layers import LowerTree, confined
+from sandboxed_tools.workspace.settle import Origin, layers_of
+from sandboxed_tools.workspace.spelling import Parts
+
+__all__ = ["Copied", "collect_changes", "path_mark"]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def path_mark(path: Parts) -> bytes:
+    """A short mark of a path, to remember many of them."""
+    return blake2b(b"/".join(path), digest_size=10).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy started from: the marks of all its paths, and the stamp of its completion."""
+
+    paths: frozenset[bytes]
+    complete_ns: int
+
+
+def collect_changes(origin: Origin, copied: Copied, *, copy: Path, upper: Path) -> None:
+    """Move what was changed in ``copy`` into the new folder ``upper``. Blocking, O(tree).
+
+    Raises:
+        InvalidWorkspace, OSError, TreeMoved: the copy is then of no more use.
+    """
+    upper.mkdir(mode=0o700)
+    with ExitStack() as stack:
+        lower = stack.enter_context(layers_of(origin, ChangeStore()))
+        copy_fd, upper_fd = os.open(copy, _FOLDER), os.open(upper, _FOLDER)
+        stack.callback(os.close, copy_fd)
+        stack.callback(os.close, upper_fd)
+        cursor = stack.enter_context(TreeCursor(copy_fd, force=True))
+        collector = _Collector(copied, cursor, lower, upper_fd)
+        collector.deletions((), os.fstat(copy_fd), cursor.names())
+        for entry in walk(cursor):
+            collector.take(entry)
+        collector.finish()
+
+
+@dataclass(slots=True)
+class _Collector:
+    copied: Copied
+    cursor: TreeCursor
+    lower: LowerTree
+    upper_fd: int
+    modes: dict[Parts, int] = field(default_factory=dict)
+    made: set[Parts] = field(default_factory=set)
+
+    def take(self, entry: Entry) -> None:
+        if entry.left:
+            if entry.path not in self.made:
+                self.modes.pop(entry.path, None)
+            return
+        touched = entry.info.st_ctime_ns > self.copied.complete_ns
+        if not entry.is_folder:
+            if touched:
+                self._move(entry)
+            return
+        self.modes[entry.path] = stat.S_IMODE(entry.info.st_mode)
+        found = self.lower.find(entry.path)
+        known = found is not None and stat.S_ISDIR(found.info.st_mode)
+        same_mode = found is not None and found.info.st_mode == entry.info.st_mode
+        if touched and not same_mode:
+            os.close(self._folder(entry.path))
+        if known:
+            self.cursor.enter(entry.name)
+            try:
+                names = self.cursor.names()
+            finally:
+                self.cursor.leave()
+            self.deletions(entry.path, entry.info, names)
+
+    def deletions(self, path: Parts, info: os.stat_result, names: list[bytes]) -> None:
+        """Leave a whiteout for what the copy had in a folder and has no more."""
+        if info.st_ctime_ns <= self.copied.complete_ns:
+            return
+        present = set(names)
+        gone = [
+            name
+            for name in self.lower.names(path)
+            if name not in present and path_mark((*path, name)) in self.copied.paths
+        ]
+        if not gone:
+            return
+        folder = self._folder(path)
+        try:
+            for name in gone:
+                # An unprivileged process may make this one device (mknod(2), Linux 5.8).
+                os.mknod(name, stat.S_IFCHR, 0, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def finish(self) -> None:
+        """Give the folders their modes, which may lock us out, from the deepest up."""
+        for path in sorted(self.made, key=len, reverse=True):
+            folder = self._folder(path)
+            try:
+                os.fchmod(folder, self.modes[path])
+            finally:
+                os.close(folder)
+
+    def _move(self, entry: Entry) -> None:
+        folder = self._folder(entry.path[:-1])
+        try:
+            os.rename(entry.name, entry.name, src_dir_fd=self.cursor.fd, dst_dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def _folder(self, path: Parts) -> int:
+        """A folder of the upper tree, made with its parents where it is missing."""
+        tree = confined(self.upper_fd)
+        for end in range(1, len(path) + 1):
+            if path[:end] in self.made:
+                continue
+            parent = tree.open_listing(path[: end - 1])
+            try:
+                os.mkdir(path[end - 1], 0o700, dir_fd=parent)
+            finally:
+                os.close(parent)
+            self.made.add(path[:end])
+        return tree.open_listing(path)

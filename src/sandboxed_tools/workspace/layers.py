@@ -1,0 +1,167 @@
+"""What an overlay shows below its upper folder: held changes over the workspace, merged by lookup.
+
+The rules are the kernel's (Documentation/filesystems/overlayfs.rst): a character device 0/0 is a
+whiteout and hides what is below it; a folder with the attribute ``opaque`` hides what is below that
+folder; anything but a folder hides everything below its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from sandboxed_tools.workspace.confined import ConfinedTree
+from sandboxed_tools.workspace.spelling import Parts
+
+__all__ = ["Found", "Layer", "LowerTree", "confined", "is_opaque", "is_whiteout"]
+
+_OPAQUE: Final = ("trusted.overlay.opaque", "user.overlay.opaque")
+_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
+
+
+def is_whiteout(info: os.stat_result) -> bool:
+    """Whether an entry of an upper folder says that the name is deleted."""
+    return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
+
+
+def is_opaque(folder_fd: int) -> bool:
+    """Whether a folder hides what lower layers hold under its name.
+
+    Code inside cannot set the attribute: ``trusted.*`` takes CAP_SYS_ADMIN, and with ``userxattr``
+    the overlay keeps ``user.overlay.*`` for itself.
+    """
+    for name in _OPAQUE:
+        with contextlib.suppress(OSError):
+            if os.getxattr(folder_fd, name) == b"y":
+                return True
+    return False
+
+
+def confined(folder_fd: int) -> ConfinedTree:
+    """Access below a folder that follows no links at all."""
+    return ConfinedTree.over(folder_fd, text="", spelled=lambda _: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: its open folder, and the held set that it is, ``None`` for the workspace."""
+
+    fd: int
+    held: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry as the layers show it; ``dir_fd`` holds it until the next lookup."""
+
+    info: os.stat_result
+    dir_fd: int
+    name: bytes
+    held: str | None
+
+
+class LowerTree:
+    """The merged lower layers, topmost first. Used in a ``with`` block; not for several threads."""
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        self.layers = layers
+        self._trees = [confined(layer.fd) for layer in layers]
+        self._folders: dict[int, tuple[Parts, int | None, bool]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for _, fd, _ in self._folders.values():
+            if fd is not None:
+                os.close(fd)
+        self._folders.clear()
+
+    def find(self, parts: Parts) -> Found | None:
+        """What the layers show at a path; ``None`` for nothing, or nothing that can be reached."""
+        for index, layer in enumerate(self.layers):
+            folder, hides = self._folder(index, parts[:-1])
+            if folder is not None:
+                try:
+                    info = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+                except FileNotFoundError:
+                    pass
+                else:
+                    if layer.held is not None and is_whiteout(info):
+                        return None
+                    return Found(info, folder, parts[-1], layer.held)
+            if hides:
+                return None
+        return None
+
+    def names(self, parts: Parts) -> list[bytes]:
+        """What the layers show in a folder, sorted."""
+        shown: set[bytes] = set()
+        hidden: set[bytes] = set()
+        for index, layer in enumerate(self.layers):
+            folder, hides = self._folder(index, parts)
+            if folder is not None:
+                for name, whiteout in _entries(folder, held=layer.held is not None):
+                    if name not in hidden:
+                        (hidden if whiteout else shown).add(name)
+                        hidden.add(name)
+                hides = hides or (layer.held is not None and is_opaque(folder))
+            if hides:
+                break
+        return sorted(shown)
+
+    def _folder(self, index: int, parts: Parts) -> tuple[int | None, bool]:
+        """A layer's folder at a path, open, and whether lower layers are hidden from there."""
+        known = self._folders.get(index)
+        if known is not None and known[0] == parts:
+            return known[1], known[2]
+        if known is not None and known[1] is not None:
+            os.close(known[1])
+        self._folders.pop(index, None)
+        if self.layers[index].held is None:
+            fd, hides = self._open_plain(index, parts), True
+        else:
+            fd, hides = self._open_layered(index, parts)
+        self._folders[index] = (parts, fd, hides)
+        return fd, hides
+
+    def _open_plain(self, index: int, parts: Parts) -> int | None:
+        try:
+            return self._trees[index].open_listing(parts)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            return None
+
+    def _open_layered(self, index: int, parts: Parts) -> tuple[int | None, bool]:
+        fd, opaque = self._trees[index].open_listing(()), False
+        for name in parts:
+            try:
+                child = confined(fd).open_listing((name,))
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise
+                return None, opaque or error.errno != errno.ENOENT
+            finally:
+                os.close(fd)
+            fd, opaque = child, opaque or is_opaque(child)
+        return fd, opaque
+
+
+def _entries(folder_fd: int, *, held: bool) -> Iterator[tuple[bytes, bool]]:
+    """The names in a folder, and which of them are whiteouts."""
+    with os.scandir(folder_fd) as entries:
+        for entry in entries:
+            whiteout = held and is_whiteout(entry.stat(follow_symlinks=False))
+            yield os.fsencode(entry.name), whiteout

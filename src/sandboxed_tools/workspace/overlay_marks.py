@@ -1,0 +1,55 @@
+"""Taking off the attributes by which overlays remember things, once files leave an upper folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+from sandboxed_tools.workspace.change import Change
+from sandboxed_tools.workspace.layers import confined
+from sandboxed_tools.workspace.spelling import Parts
+
+__all__ = ["remove_marks"]
+
+_MARKS: Final = ("trusted.overlay.", "user.overlay.")
+_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENODATA)
+_NOT_THERE: Final = (errno.ENOTSUP, errno.EPERM, errno.EACCES)
+
+
+def remove_marks(workspace_fd: int, changes: tuple[Change, ...]) -> None:
+    """Remove overlay attributes from what these changes brought into the workspace. Blocking."""
+    tree = confined(workspace_fd)
+    known: Parts | None = None
+    folder = -1
+    try:
+        for change in changes:
+            if change.after is None:
+                continue
+            if change.parts[:-1] != known:
+                if folder >= 0:
+                    os.close(folder)
+                folder, known = -1, None
+                try:
+                    folder = tree.open_listing(change.parts[:-1])
+                except OSError as error:
+                    if error.errno not in (*_GONE, *_NOT_THERE):
+                        raise
+                    continue
+                known = change.parts[:-1]
+            _clean(folder, change.parts[-1])
+    finally:
+        if folder >= 0:
+            os.close(folder)
+
+
+def _clean(folder: int, name: bytes) -> None:
+    # By the descriptor of the folder: there is no call that takes a name in a folder.
+    place = b"/proc/self/fd/%d/%b" % (folder, name)
+    try:
+        for mark in os.listxattr(place, follow_symlinks=False):
+            if mark.startswith(_MARKS):
+                os.removexattr(place, mark, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (*_GONE, *_NOT_THERE):
+            raise

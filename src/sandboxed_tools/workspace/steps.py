@@ -1,0 +1,240 @@
+"""The single steps of applying a change set, each of which can be asked, done and taken back.
+
+A step knows by inodes whether it has been done. So after a crash at any point, the steps that were
+done can be told from the others, and the whole finished or taken back, without a record of each.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from sandboxed_tools.workspace.change import Change
+from sandboxed_tools.workspace.confined import ConfinedTree
+from sandboxed_tools.workspace.layers import confined, is_whiteout
+from sandboxed_tools.workspace.renames import exchange, move
+from sandboxed_tools.workspace.spelling import Parts
+
+__all__ = ["Blocked", "Folders", "OnStep", "Step", "StepKind", "steps_for"]
+
+StepKind = Literal["add", "swap", "remove", "mode"]
+OnStep = Callable[[], None]
+"""Called before each single change of the disk; tests stop the process there."""
+
+_ORDER: Final = {"add": 0, "swap": 1, "remove": 2, "mode": 3}
+
+
+class Blocked(Exception):
+    """A step finds neither the state before it nor the one after it: somebody was here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry's way into the workspace; with a folder goes everything in it.
+
+    ``staged`` and ``present`` are the inodes of the new entry and of the one that is there.
+    """
+
+    kind: StepKind
+    path: bytes
+    staged: int = 0
+    present: int = 0
+    mode_before: int = 0
+    mode_after: int = 0
+
+    @property
+    def parts(self) -> Parts:
+        return tuple(self.path.split(b"/"))
+
+    def to_json(self) -> dict[str, Any]:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {**values, "path": os.fsdecode(self.path)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Step:
+        known = {item.name: data[item.name] for item in fields(cls)}
+        return cls(**{**known, "path": os.fsencode(data["path"])})
+
+    def do(self, folders: Folders, on_step: OnStep) -> None:
+        """Take the step, or see that it has been taken.
+
+        Raises:
+            Blocked: the workspace holds something else than what the step was made for.
+            OSError: the file system refuses.
+        """
+        name = self.parts[-1]
+        upper, host = folders.pair(self.parts[:-1])
+        staged, present = _inode(upper, name), _inode(host, name)
+        if self.kind == "mode":
+            self._set_mode(host, self.mode_after, on_step)
+        elif self.kind == "remove":
+            self._take_out(upper, host, on_step)
+        elif present == self.staged:
+            return
+        elif self.kind == "add" and present is None and staged == self.staged:
+            on_step()
+            move(name, upper, host)
+        elif self.kind == "swap" and (staged, present) == (self.staged, self.present):
+            on_step()
+            exchange(name, upper, host)
+        else:
+            raise Blocked(self.path)
+
+    def take_back(self, folders: Folders, on_step: OnStep) -> None:
+        """Undo the step, or see that it has not been taken. Raises as :meth:`do`."""
+        name = self.parts[-1]
+        upper, host = folders.pair(self.parts[:-1])
+        staged, present = _inode(upper, name), _inode(host, name)
+        if self.kind == "mode":
+            self._set_mode(host, self.mode_before, on_step)
+        elif self.kind == "remove":
+            self._put_back(upper, host, on_step)
+        elif staged == self.staged:
+            return
+        elif self.kind == "add" and present == self.staged and staged is None:
+            on_step()
+            move(name, host, upper)
+        elif self.kind == "swap" and (staged, present) == (self.present, self.staged):
+            on_step()
+            exchange(name, upper, host)
+        else:
+            raise Blocked(self.path)
+
+    def _take_out(self, upper: int, host: int, on_step: OnStep) -> None:
+        name = self.parts[-1]
+        if _inode(host, name) is None and _inode(upper, name) == self.present:
+            return
+        if _inode(host, name) != self.present:
+            raise Blocked(self.path)
+        if _whiteout(upper, name):
+            on_step()
+            os.unlink(name, dir_fd=upper)
+        on_step()
+        move(name, host, upper)
+
+    def _put_back(self, upper: int, host: int, on_step: OnStep) -> None:
+        name = self.parts[-1]
+        if _inode(upper, name) == self.present and _inode(host, name) is None:
+            on_step()
+            move(name, upper, host)
+        if _inode(host, name) != self.present:
+            raise Blocked(self.path)
+        if _inode(upper, name) is None:
+            on_step()
+            # An unprivileged process may make this one device (mknod(2), Linux 5.8).
+            os.mknod(name, stat.S_IFCHR, 0, dir_fd=upper)
+
+    def _set_mode(self, host: int, mode: int, on_step: OnStep) -> None:
+        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(self.parts[-1], flags, dir_fd=host)
+        except FileNotFoundError:
+            raise Blocked(self.path) from None
+        try:
+            info = os.fstat(fd)
+            now = stat.S_IMODE(info.st_mode)
+            if info.st_ino != self.present or now not in (self.mode_before, self.mode_after):
+                raise Blocked(self.path)
+            if now != mode:
+                on_step()
+                os.chmod(f"/proc/self/fd/{fd}", mode)
+        finally:
+            os.close(fd)
+
+
+def steps_for(
+    changes: tuple[Change, ...], host_inode: Callable[[Parts], int | None]
+) -> tuple[Step, ...]:
+    """The steps that make these changes, in the order in which they are taken.
+
+    Additions come first, with folders whole, and deletions after everything that may need them;
+    modes last, because a folder may lock us out. ``host_inode`` tells what the workspace holds now.
+    """
+    steps: list[Step] = []
+    whole: set[bytes] = set()
+    for change in changes:
+        if any(b"/".join(change.parts[:end]) in whole for end in range(1, len(change.parts))):
+            continue
+        present = host_inode(change.parts)
+        if change.after is None:
+            if present is not None:
+                steps.append(Step("remove", change.path, present=present))
+            continue
+        if change.action == "mode" and change.before is not None and present is not None:
+            before, after = change.before.mode, change.after.mode
+            steps.append(
+                Step("mode", change.path, 0, present, mode_before=before, mode_after=after)
+            )
+            continue
+        if change.after.kind == "folder":
+            whole.add(change.path)
+        kind: StepKind = "add" if present is None else "swap"
+        steps.append(Step(kind, change.path, change.after.inode, present or 0))
+    return tuple(sorted(steps, key=lambda step: (_ORDER[step.kind], step.parts)))
+
+
+class Folders:
+    """The same folder of the upper tree and of the workspace, opened in pairs without any link.
+
+    Used in a ``with`` block; a pair stays open until the next one is asked for.
+    """
+
+    def __init__(self, upper_fd: int, workspace_fd: int) -> None:
+        self._trees: tuple[ConfinedTree, ConfinedTree] = (
+            confined(upper_fd),
+            confined(workspace_fd),
+        )
+        self._parts: Parts | None = None
+        self._open: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def pair(self, parts: Parts) -> tuple[int, int]:
+        """Descriptors of the upper tree's and the workspace's folder at a path.
+
+        Raises:
+            Blocked: the workspace has a link, something else, or nothing in its place.
+        """
+        if self._parts != parts:
+            self._close()
+            try:
+                for tree in self._trees:
+                    self._open.append(tree.open_listing(parts))
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
+                    raise Blocked(b"/".join(parts)) from error
+                raise
+            self._parts = parts
+        return self._open[0], self._open[1]
+
+    def _close(self) -> None:
+        self._parts = None
+        while self._open:
+            os.close(self._open.pop())
+
+
+def _inode(dir_fd: int, name: bytes) -> int | None:
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_ino
+    return None
+
+
+def _whiteout(dir_fd: int, name: bytes) -> bool:
+    with suppress(FileNotFoundError):
+        return is_whiteout(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+    return False
