@@ -63,6 +63,7 @@ enum {
     ACKS_MAX = 64,
     READ_BYTES = 64 << 10,
     REPORT_WAIT_MS = 2000,
+    LINGER_MS = 3000,
 };
 
 struct buffer {
@@ -491,6 +492,17 @@ static void send_acks(void)
     }
 }
 
+/* Not poll(2): it fails for more descriptors than RLIMIT_NOFILE, which the command may take away
+ * from us (prlimit(2) asks for the same UID only). */
+static int watch_fd, watches_stdin, watches_err;
+
+static void watch(int fd, int operation, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.fd = fd};
+    if (epoll_ctl(watch_fd, operation, fd, &e) && fd == 0)
+        _exit(125);
+}
+
 /* ---- the end ---- */
 
 static void reap(void)
@@ -568,6 +580,23 @@ static void report(int ended_by_itself)
     put(err_fd, text, (size_t)n);
 }
 
+/* Our end makes the engine take the container apart, which costs it a hundred times what the call
+ * did; the client says when, by closing the stream. */
+static void linger(void)
+{
+    char data[4096];
+    long long until = now_ms() + LINGER_MS;
+    for (long long left; (left = until - now_ms()) > 0;) {
+        struct epoll_event e;
+        if (epoll_wait(watch_fd, &e, 1, (int)left) <= 0)
+            continue;
+        if (e.data.fd != 0)
+            watch(e.data.fd, EPOLL_CTL_DEL, 0);
+        else if (read(0, data, sizeof data) <= 0)
+            return;
+    }
+}
+
 static int finish(void)
 {
     if (main_pid < 0)
@@ -575,6 +604,8 @@ static int finish(void)
     int ended_by_itself = main_ended;
     kill_everything();
     report(ended_by_itself);
+    if (!why || !strcmp(why, "kill"))
+        linger();
     if (!main_ended)
         return 125;
     return WIFEXITED(main_status) ? WEXITSTATUS(main_status) : 128 + WTERMSIG(main_status);
@@ -604,17 +635,6 @@ static void check_clocks(void)
         why = "deadline";
     if (main_pid > 0 && config.heartbeat_ms > 0 && now >= last_frame_ms + config.heartbeat_ms)
         why = "heartbeat";
-}
-
-/* Not poll(2): it fails for more descriptors than RLIMIT_NOFILE, which the command may take away
- * from us (prlimit(2) asks for the same UID only). */
-static int watch_fd, watches_stdin, watches_err;
-
-static void watch(int fd, int operation, uint32_t events)
-{
-    struct epoll_event e = {.events = events, .data.fd = fd};
-    if (epoll_ctl(watch_fd, operation, fd, &e) && fd == 0)
-        _exit(125);
 }
 
 static void update_watches(void)

@@ -20,7 +20,7 @@ from sandboxed_tools.tool.result import ExecResult
 
 @pytest.fixture(scope="module")
 def sandbox(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
-    box = DockerSandbox(engine)
+    box = DockerSandbox(engine, warm=False)
     yield box
     box.close()
 

@@ -189,7 +189,7 @@ def test_call_cancelled_while_its_container_is_made_leaves_nothing(
     from sandboxed_tools.sandbox.docker.engine import Engine
 
     assert isinstance(engine, Engine)
-    box = DockerSandbox(engine)
+    box = DockerSandbox(engine, warm=False)
 
     async def main() -> None:
         with anyio.move_on_after(delay_s):

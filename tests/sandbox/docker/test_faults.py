@@ -68,7 +68,7 @@ def proxy(engine: Engine, tmp_path: Path) -> Iterator[CuttableProxy]:
 def proxied(proxy: CuttableProxy) -> Iterator[DockerSandbox]:
     found = ask_engine(Endpoint(f"unix://{proxy.path}", source="a test", is_explicit=True))
     assert isinstance(found, Engine)
-    box = DockerSandbox(found)
+    box = DockerSandbox(found, warm=False)
     yield box
     proxy.fail_on = None
     proxy.mend()
@@ -169,7 +169,7 @@ def test_missing_image_is_named(sandbox: DockerSandbox) -> None:
 def test_closed_sandbox_refuses_and_closing_ends_what_runs(
     engine: Engine, base_image: str, api: docker.APIClient
 ) -> None:
-    box = DockerSandbox(engine)
+    box = DockerSandbox(engine, warm=False)
     results: list[ExecResult] = []
     seen = threading.Event()
 
@@ -195,7 +195,7 @@ from sandboxed_tools.sandbox.docker import DockerSandbox, find_engine
 from sandboxed_tools.tool.command import Command
 
 async def main():
-    box = DockerSandbox(find_engine())
+    box = DockerSandbox(find_engine(), warm=False)
     command = Command(("bash", "-c", "trap '' TERM HUP PIPE; echo ready; sleep 1000 & wait"),
                       env={"PATH": "/usr/bin:/bin"})
     async with anyio.create_task_group() as group:
@@ -321,7 +321,7 @@ def test_image_without_launcher_runs_cold_and_says_so_once(
     from sandboxed_tools.sandbox.docker.launcher_volume import LauncherVolume
 
     monkeypatch.setattr(LauncherVolume, "name", lambda _self: None)
-    box = DockerSandbox(engine)
+    box = DockerSandbox(engine, warm=False)
     try:
         with caplog.at_level(logging.WARNING):
             result = run_in(box, foreign_image, "echo out; echo err >&2; exit 3")

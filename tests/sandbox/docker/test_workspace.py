@@ -27,7 +27,7 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture(scope="module")
 def box(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
-    box = DockerSandbox(engine, views=WorkspaceViews())
+    box = DockerSandbox(engine, views=WorkspaceViews(), warm=False)
     yield box
     box.close()
 
@@ -153,7 +153,7 @@ def test_directory_may_be_any_folder_of_the_workspace(
 def test_no_volume_of_a_view_is_left(
     engine: Engine, base_image: str, workspace: Path, api: docker.APIClient
 ) -> None:
-    own = DockerSandbox(engine, views=WorkspaceViews())
+    own = DockerSandbox(engine, views=WorkspaceViews(), warm=False)
     run_on(own, base_image, workspace, "touch a")
     run_on(own, base_image, workspace, "touch a; sleep 100", wall_s=0.5)
     own.close()

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from collections.abc import AsyncIterable, Awaitable, Callable
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
-from sandboxed_tools.errors import SandboxUnavailable
+from sandboxed_tools.errors import ConfigurationError, SandboxUnavailable
+from sandboxed_tools.sandbox.admission import Admission, AdmissionLimits
+from sandboxed_tools.sandbox.budget import Budget, Budgets
 from sandboxed_tools.sandbox.contract import (
     Capabilities,
     OutputSink,
     SandboxSpec,
     ViewProvider,
 )
-from sandboxed_tools.sandbox.docker.call import Call
+from sandboxed_tools.sandbox.docker.call import Call, Caller, Surroundings
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, Direct, launch
 from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.disposal import Disposal
 from sandboxed_tools.sandbox.docker.engine import Engine
-from sandboxed_tools.sandbox.docker.images import ResolvedImage, resolve_image
-from sandboxed_tools.sandbox.docker.launcher_volume import LauncherVolume
+from sandboxed_tools.sandbox.docker.moulds import Moulds
+from sandboxed_tools.sandbox.docker.pool import WARM_LIFETIME_S, Pool
+from sandboxed_tools.sandbox.docker.quiet import Quiet
+from sandboxed_tools.sandbox.docker.status import CallStatus, SandboxStatus
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
+from sandboxed_tools.sandbox.host_guard import HostGuard, HostLimits
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.result import ExecResult
+from sandboxed_tools.tool.state import state_dir
 
 __all__ = ["DockerSandbox", "StopRequest"]
 
@@ -36,6 +45,8 @@ CANCEL_WAIT_S = 1.0
 CLOSE_WAIT_S = 60.0
 COLD_LIFETIME_S = 60.0
 REMOTE_HEARTBEAT_S = 15.0
+FILL_WAIT_S = 0.05
+NOBODY = Caller()
 
 
 class StopRequest:
@@ -65,29 +76,61 @@ class StopRequest:
 class DockerSandbox:
     """Runs commands on a Docker engine. Implements ``sandbox.contract.Sandbox``.
 
-    Safe to use from several threads and event loops (asyncio and trio) at once. ``views`` shows
-    workspaces to containers; without it specs with a workspace are refused. ``cgroup_parent`` is
-    the operator's: all containers are made below it.
+    Safe to use from several threads and event loops (asyncio and trio) at once, and after a fork,
+    where the child begins anew. After the first call of a kind, containers for the next ones are
+    made ahead of time, unless ``warm`` is false.
+
+    ``views`` shows workspaces to containers; without it specs with a workspace are refused.
+    ``cgroup_parent`` is the operator's: all containers are made below it. ``admission``, ``host``
+    and ``budget`` bound what all calls together may use.
     """
 
     def __init__(
-        self, engine: Engine, *, views: ViewProvider | None = None, cgroup_parent: str = ""
+        self,
+        engine: Engine,
+        *,
+        views: ViewProvider | None = None,
+        warm: bool = True,
+        cgroup_parent: str = "",
+        admission: AdmissionLimits | None = None,
+        host: HostLimits | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._engine = engine
         self._views = views
+        self._warm = warm
         self._cgroup_parent = cgroup_parent
+        self._admission_limits = admission
+        self._host_limits = host
+        self._budget = budget
+        self._begin()
+        _sandboxes.add(self)
+
+    def _begin(self) -> None:
+        """Everything that belongs to this process; made again in a forked child."""
+        engine = self._engine
         self._clients = Clients(engine)
-        self._disposal = Disposal(self._clients)
-        self._launcher_volume = LauncherVolume(self._clients)
+        self._quiet = Quiet()
+        self._disposal = Disposal(self._clients, quiet=self._quiet)
+        self._moulds = Moulds(self._clients, cgroup_parent=self._cgroup_parent)
+        self._pool = Pool(
+            make=self._make_warm,
+            dispose=self._disposal.dispose,
+            views=self._views,
+            before_fill=lambda: self._quiet.wait(at_most_s=FILL_WAIT_S),
+            on_tick=self._look_after,
+        )
         self._lock = threading.Lock()
         self._calls: set[Call] = set()
         self._closed = False
-        self._told: set[str] = set()
-        is_remote = engine.endpoint.socket_path is None
-        self._around = Call.Surroundings(
+        guard = HostGuard(self._host_limits, folders=_folders(engine))
+        self._around = Surroundings(
             clients=self._clients,
             disposal=self._disposal,
-            heartbeat_s=REMOTE_HEARTBEAT_S if is_remote else None,
+            quiet=self._quiet,
+            admission=Admission(self._admission_limits, host_is_full=guard.lacking),
+            budgets=Budgets(self._budget),
+            heartbeat_s=REMOTE_HEARTBEAT_S if engine.endpoint.socket_path is None else None,
         )
 
     async def run(
@@ -97,16 +140,22 @@ class DockerSandbox:
         on_output: OutputSink | None = None,
         *,
         stop: StopRequest | None = None,
+        caller: Caller = NOBODY,
     ) -> ExecResult:
-        """See :meth:`sandbox.contract.Sandbox.run`. ``stop`` ends the call with a result."""
+        """See :meth:`sandbox.contract.Sandbox.run`. ``stop`` ends the call with a result.
+
+        Raises:
+            Overloaded: no place for the call, for this ``caller`` or at all.
+        """
         feed = _feed_for(command)
         call = Call(
             command,
-            mould=lambda: self._mould(spec),
+            mould=lambda: self._moulds.mould(spec),
             source=self,
             surroundings=self._around,
             stdin=feed,
             sink=on_output,
+            caller=caller,
         )
         self._register(call)
         if stop is not None:
@@ -115,26 +164,68 @@ class DockerSandbox:
             return await _run_with_stream(call, feed, command.stdin, self._execute)
         return await self._execute(call)
 
+    async def prewarm(self, spec: SandboxSpec, n: int, *, timeout_s: float = 60.0) -> int:
+        """Have ``n`` containers for ``spec`` stand ready from now on; 0 ends that.
+
+        Waits until they do, at most ``timeout_s``; returns how many do. It is cancelled as a call
+        is: what is being made then goes on behind it.
+
+        Raises:
+            SandboxUnavailable: they cannot be made.
+        """
+        return await anyio.to_thread.run_sync(
+            lambda: self._pool.prewarm(self._moulds.mould(spec), n, timeout_s=timeout_s),
+            abandon_on_cancel=True,
+            limiter=anyio.CapacityLimiter(1),
+        )
+
     async def capabilities(self) -> Capabilities:
         """Probe what this engine really enforces."""
         from sandboxed_tools.sandbox.docker.probes import probe_engine
 
         return await anyio.to_thread.run_sync(probe_engine, self._engine)
 
+    def status(self) -> SandboxStatus:
+        """What runs, waits and stands ready in this process now."""
+        gate = self._around.admission.status()
+        with self._lock:
+            calls = tuple(
+                CallStatus(
+                    state=call.state,
+                    began_at=call.began_at,
+                    image=call.image,
+                    key=call.caller.key,
+                    container_id=call.container_id,
+                )
+                for call in self._calls
+            )
+        return SandboxStatus(
+            calls=calls,
+            shelves=tuple(self._pool.status()),
+            running=gate.running,
+            waiting=gate.waiting,
+            held_back_by=gate.held_back_by,
+            cleanup_failures=self._disposal.failures,
+        )
+
     async def aclose(self) -> None:
         """End what runs, and wait until no container, volume or mount of this object is left."""
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self.close)
+            await anyio.to_thread.run_sync(self.close, limiter=anyio.CapacityLimiter(1))
 
     def close(self) -> None:
-        """The blocking form of :meth:`aclose`."""
+        """The blocking form of :meth:`aclose`; safe to call more than once."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             calls = list(self._calls)
+        self._quiet.open()
         for call in calls:
             call.stop()
         for call in calls:
             call.finished.wait(CLOSE_WAIT_S)
+        self._pool.close()
         if not self._disposal.close(timeout_s=CLOSE_WAIT_S):
             _log.error("some containers could not be removed in time; gc will")
         self._clients.close()
@@ -147,6 +238,10 @@ class DockerSandbox:
                 raise SandboxUnavailable("this sandbox is closed")
             self._calls.add(call)
 
+    def _forget(self, call: Call) -> None:
+        with self._lock:
+            self._calls.discard(call)
+
     async def _execute(self, call: Call) -> ExecResult:
         """Run the blocking call on a thread; on cancellation stop it, and wait for it a little."""
 
@@ -154,8 +249,7 @@ class DockerSandbox:
             try:
                 return call.run()
             finally:
-                with self._lock:
-                    self._calls.discard(call)
+                self._forget(call)
 
         try:
             # An own limiter: the default one is shared by everything in the program, and a call may
@@ -166,8 +260,7 @@ class DockerSandbox:
         except anyio.get_cancelled_exc_class():
             call.stop()
             if not call.started.is_set():
-                with self._lock:
-                    self._calls.discard(call)
+                self._forget(call)
                 raise
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(
@@ -178,8 +271,11 @@ class DockerSandbox:
     def take(
         self, mould: Mould, *, direct: Direct | None, is_wanted: Callable[[], bool]
     ) -> Container:
-        """Make a container for this very call."""
-        return launch(
+        """A container off the shelf, or one made for this very call."""
+        container = self._pool.take(mould, is_wanted=is_wanted) if self._warm else None
+        if container is not None:
+            return container
+        container = launch(
             self._engine,
             self._clients,
             mould,
@@ -189,28 +285,49 @@ class DockerSandbox:
             direct=direct,
             is_wanted=is_wanted,
         )
+        if self._warm:
+            view = container.view
+            self._pool.called(mould, view_kind=view.kind if view is not None else "none")
+        return container
 
-    def _mould(self, spec: SandboxSpec) -> Mould:
-        with self._clients.lend() as api:
-            image = resolve_image(api, spec.image)
-        if image.has_launcher:
-            return Mould(spec, image, "image", cgroup_parent=self._cgroup_parent)
-        volume = self._launcher_volume.name()
-        if volume is None:
-            self._tell_once(image)
-            return Mould(spec, image, "none", cgroup_parent=self._cgroup_parent)
-        return Mould(spec, image, "volume", volume, cgroup_parent=self._cgroup_parent)
+    # ---- behind the calls ----
 
-    def _tell_once(self, image: ResolvedImage) -> None:
-        with self._lock:
-            if image.id in self._told:
-                return
-            self._told.add(image.id)
-        _log.warning(
-            "the image %s runs without our launcher, because the launcher image is not on the "
-            "engine: no figures, no warm start; build it with 'sandboxed-tools images build'",
-            image.reference,
+    def _make_warm(self, mould: Mould) -> Container:
+        return launch(
+            self._engine,
+            self._clients,
+            mould,
+            kind="warm",
+            lifetime_s=WARM_LIFETIME_S,
+            views=self._views,
         )
+
+    def _look_after(self) -> bool:
+        for image_id in self._moulds.refresh():
+            self._pool.drop_image(image_id)
+        return self._moulds.has_work()
+
+
+_sandboxes: weakref.WeakSet[DockerSandbox] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    # The threads are the parent's, and locks may be held by threads that are not here; the streams
+    # are closed by their own module, so that they are the parent's lease alone.
+    for sandbox in _sandboxes:
+        sandbox._begin()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def _folders(engine: Engine) -> tuple[Path, ...]:
+    """Where calls take disk space on this machine."""
+    try:
+        state = state_dir()
+    except ConfigurationError:
+        return ()
+    return (state, Path("/var/lib/docker")) if engine.local else (state,)
 
 
 def _feed_for(command: Command) -> StdinFeed | None:

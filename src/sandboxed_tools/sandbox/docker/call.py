@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sandboxed_tools.errors import SandboxUnavailable, UnsupportedOnEngine
+from sandboxed_tools.sandbox.admission import Admission
+from sandboxed_tools.sandbox.budget import Budgets, Spent
 from sandboxed_tools.sandbox.contract import OutputSink
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, Direct
@@ -21,11 +23,13 @@ from sandboxed_tools.sandbox.docker.live import LiveView
 from sandboxed_tools.sandbox.docker.outcome import EngineState, Outcome, classify
 from sandboxed_tools.sandbox.docker.protocol import call_frames, new_mark
 from sandboxed_tools.sandbox.docker.pump import Ending, Pump, Pumped
+from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
 from sandboxed_tools.tool.command import Command
+from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ChangeSummary, ExecResult, Limit, Phases
 
-__all__ = ["Call", "ContainerSource"]
+__all__ = ["Call", "Caller", "ContainerSource", "Surroundings"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +42,8 @@ HARMLESS_VARIABLES = frozenset(
 CLIENT_SILENCE_S = 5.0
 """How much longer than the client the launcher waits before it keeps the deadline itself."""
 
+SETTLE_WAIT_S = 30.0
+
 
 class ContainerSource(Protocol):
     """Where started containers come from: made for the call, or off a shelf."""
@@ -48,18 +54,27 @@ class ContainerSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Surroundings:
+class Surroundings:
     """What every call of one sandbox shares."""
 
     clients: Clients
     disposal: Disposal
+    quiet: Quiet
+    admission: Admission
+    budgets: Budgets
     heartbeat_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """For whom a call is made: calls take turns by ``key``, and higher ``priority`` goes first."""
+
+    key: str = ""
+    priority: int = 0
 
 
 class Call:
     """One call. :meth:`run` blocks; :meth:`stop` and :meth:`cancel` may come from any thread."""
-
-    Surroundings = _Surroundings
 
     def __init__(
         self,
@@ -67,10 +82,10 @@ class Call:
         *,
         mould: Callable[[], Mould],
         source: ContainerSource,
-        surroundings: _Surroundings,
+        surroundings: Surroundings,
         stdin: StdinFeed | None,
         sink: OutputSink | None,
-        queue_s: float = 0.0,
+        caller: Caller,
     ) -> None:
         self._command = command
         self._mould = mould
@@ -78,7 +93,11 @@ class Call:
         self._around = surroundings
         self._stdin = stdin
         self._sink = sink
-        self._queue_s = queue_s
+        self.caller = caller
+        self.began_at = time.time()
+        self.image = ""
+        self.state: Literal["waiting", "starting", "running"] = "waiting"
+        self.container_id = ""
         self._lock = threading.Lock()
         self._pump: Pump | None = None
         self._stopped: Ending | None = None
@@ -110,40 +129,70 @@ class Call:
         try:
             if self._stopped:
                 raise SandboxUnavailable("the call was cancelled before it began")
-            return self._run()
+            return self._within_budget()
         finally:
             self.finished.set()
 
-    def _run(self) -> ExecResult:
-        begin = time.monotonic()
-        mould = self._mould()
-        direct = _direct(mould, self._command)
-        container = self._source.take(mould, direct=direct, is_wanted=lambda: not self._stopped)
-        start_s = time.monotonic() - begin
-        given_away = False
+    def _within_budget(self) -> ExecResult:
+        around, key = self._around, self.caller.key
+        around.budgets.open_call(key)
+        spent = Spent(0.0, 0.0)
         try:
-            since = time.time()
-            pumped = self._drive(container)
-            state = None
-            if pumped.ending in ("ended", "lost") and pumped.report is None:
-                if mould.launcher == "none":
-                    state = self._wait_for_end(container, pumped, since=since)
-                else:
-                    state = engine_state(self._around.clients, container.id, since=since)
-            outcome = classify(pumped.ending, pumped.report, state)
-            result = self._result(container, pumped, outcome, start_s=start_s)
-            ended = outcome.status in ("exited", "signalled")
-            trusted_end = pumped.report is not None and mould.image.ours
-            given_away = True
-            return self._settled(container, result, ended=ended, trusted_end=trusted_end)
+            queue_s = around.admission.enter(
+                key=key, priority=self.caller.priority, is_wanted=self._is_wanted
+            )
+            around.quiet.begin()
+            try:
+                result = self._run(queue_s)
+            finally:
+                around.quiet.end()
+            cpu_s = result.usage.cpu_s if result.trusted_report else None
+            spent = Spent(result.phases.run_s, cpu_s or 0.0)
+            return result
         finally:
-            if not given_away:
-                self._around.disposal.dispose(container)
+            around.budgets.close_call(key, spent)
+
+    def _is_wanted(self) -> bool:
+        return self._stopped is None
+
+    def _run(self, queue_s: float) -> ExecResult:
+        begin = time.monotonic()
+        self.state = "starting"
+        with contextlib.ExitStack() as place:
+            place.callback(self._around.admission.leave)
+            mould = self._mould()
+            self.image = mould.image.reference
+            direct = _direct(mould, self._command)
+            container = self._source.take(mould, direct=direct, is_wanted=self._is_wanted)
+            self.container_id = container.id
+            start_s = time.monotonic() - begin
+            with contextlib.ExitStack() as unfinished:
+                unfinished.callback(self._around.disposal.dispose, container, is_urgent=True)
+                self.state = "running"
+                since = time.time()
+                pumped = self._drive(container, mould.spec.limits)
+                outcome = classify(
+                    pumped.ending,
+                    pumped.report,
+                    self._state(container, pumped, mould=mould, since=since),
+                )
+                result = self._result(
+                    container,
+                    pumped,
+                    outcome,
+                    limits=mould.spec.limits,
+                    phases=Phases(queue_s=queue_s, start_s=start_s, run_s=pumped.run_s),
+                )
+                unfinished.pop_all()
+            ended = outcome.status in ("exited", "signalled")
+            if pumped.report is not None and mould.image.ours:
+                return self._settled(container, result, ended=ended)
+            # Until the processes are gone the place stays taken.
+            return self._settled_later(container, result, place.pop_all().close, ended=ended)
 
     # ---- running ----
 
-    def _drive(self, container: Container) -> Pumped:
-        limits = container.mould.spec.limits
+    def _drive(self, container: Container, limits: Limits) -> Pumped:
         framed = container.mould.launcher != "none"
         mark = new_mark() if framed else None
         frames = b""
@@ -186,25 +235,36 @@ class Call:
 
         self._around.disposal.submit(kill)
 
-    def _wait_for_end(
-        self, container: Container, pumped: Pumped, *, since: float
+    def _state(
+        self, container: Container, pumped: Pumped, *, mould: Mould, since: float
     ) -> EngineState | None:
-        """Without a launcher only the engine knows the end: a closed stream is not it."""
-        deadline = (
-            time.monotonic() + max(0.0, container.mould.spec.limits.wall_s - pumped.run_s) + 0.5
-        )
-        while True:
-            state = engine_state(self._around.clients, container.id, since=since)
-            if state is None or not state.running or time.monotonic() >= deadline:
-                return state
+        """The engine's word, where the launcher has not given its own."""
+        if pumped.report is not None or pumped.ending not in ("ended", "lost"):
+            return None
+        clients = self._around.clients
+        state = engine_state(clients, container.id, since=since)
+        if mould.launcher != "none":
+            return state
+        # Without a launcher only the engine knows the end: a closed stream is not it.
+        left_s = max(0.0, mould.spec.limits.wall_s - pumped.run_s) + 0.5
+        deadline = time.monotonic() + left_s
+        while state is not None and state.running and time.monotonic() < deadline:
             if self._stopped:
-                force_kill(self._around.clients, container.id)
+                force_kill(clients, container.id)
             time.sleep(0.02)
+            state = engine_state(clients, container.id, since=since)
+        return state
 
     # ---- the result ----
 
     def _result(
-        self, container: Container, pumped: Pumped, outcome: Outcome, *, start_s: float
+        self,
+        container: Container,
+        pumped: Pumped,
+        outcome: Outcome,
+        *,
+        limits: Limits,
+        phases: Phases,
     ) -> ExecResult:
         out, err = pumped.collectors["stdout"], pumped.collectors["stderr"]
         truncated = out.truncated or err.truncated
@@ -215,7 +275,7 @@ class Call:
         warnings = list(outcome.warnings)
         if view is not None:
             warnings += view.warnings
-            if exceeds(view, container.mould.spec.limits):
+            if exceeds(view, limits):
                 hit.add("disk")
         if pumped.live_error is not None:
             warnings.append("the function for live output raised and was not called again")
@@ -232,7 +292,7 @@ class Call:
             truncated=truncated,
             limits_hit=frozenset(hit),
             usage=outcome.usage,
-            phases=Phases(queue_s=self._queue_s, start_s=start_s, run_s=pumped.run_s),
+            phases=phases,
             image=container.mould.image.id,
             view=view.kind if view is not None else "none",
             cwd=outcome.cwd,
@@ -240,38 +300,48 @@ class Call:
             warnings=tuple(warnings),
         )
 
-    def _settled(
-        self, container: Container, result: ExecResult, *, ended: bool, trusted_end: bool
+    def _settled(self, container: Container, result: ExecResult, *, ended: bool) -> ExecResult:
+        """Decide about the changes: the launcher has said that every process is dead."""
+        try:
+            if container.view is None:
+                return result
+            return _with(result, container.view.settle(ended_by_itself=ended))
+        finally:
+            self._around.disposal.dispose(container)
+
+    def _settled_later(
+        self,
+        container: Container,
+        result: ExecResult,
+        leave: Callable[[], None],
+        *,
+        ended: bool,
     ) -> ExecResult:
-        """Decide about the changes once every process is dead, and give the container away."""
-        view, disposal = container.view, self._around.disposal
-        if view is None:
-            disposal.dispose(container)
-            return result
-        if trusted_end:
-            try:
-                changes = view.settle(ended_by_itself=ended)
-            finally:
-                disposal.dispose(container)
-            return _with(result, changes)
-        # Nobody whose word counts has said that all is dead, so the engine must: for a call that
-        # ended by itself that is a short wait; a killed one is settled behind the caller's back.
+        """Decide once the engine has removed the container: nobody else's word counts here.
+
+        For a call that ended by itself that is a short wait; a killed one is settled behind the
+        caller's back.
+        """
+        view = container.view
         settled: list[ChangeSummary] = []
         gone = threading.Event()
 
         def settle() -> None:
             try:
-                settled.append(view.settle(ended_by_itself=ended))
+                leave()
+                if view is not None:
+                    settled.append(view.settle(ended_by_itself=ended))
             finally:
                 gone.set()
 
-        disposal.dispose(container, then=settle)
+        self._around.disposal.dispose(container, then=settle, is_urgent=True)
+        if view is None:
+            return result
         if ended:
-            gone.wait(30.0)
+            gone.wait(SETTLE_WAIT_S)
         if settled:
             return _with(result, settled[0])
-        note = "the changes are decided about when the container is gone"
-        return _with(result, None, note)
+        return _with(result, None, "the changes are decided about when the container is gone")
 
 
 def _with(result: ExecResult, changes: ChangeSummary | None, *notes: str) -> ExecResult:

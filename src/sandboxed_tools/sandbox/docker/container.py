@@ -65,6 +65,11 @@ class Container:
     made_at: float = field(default_factory=time.monotonic)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it still lives and has said nothing: fit for a call."""
+        return self.connection.is_alive()
+
+    @property
     def cwd(self) -> str:
         return self.view.cwd if self.view is not None else "/"
 

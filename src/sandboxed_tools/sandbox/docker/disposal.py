@@ -15,6 +15,7 @@ from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, remove_volume
 from sandboxed_tools.sandbox.docker.faults import status_code
 from sandboxed_tools.sandbox.docker.outcome import EngineState
+from sandboxed_tools.sandbox.docker.quiet import Quiet
 
 __all__ = ["Disposal", "engine_state", "force_kill"]
 
@@ -22,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 REMOVE_DEADLINE_S = 30.0
 VOLUME_DEADLINE_S = 10.0
+QUIET_WAIT_S = 0.1
 _GONE = (404,)
 _ENDED = (404, 409)
 _ERRORS = (APIError, RequestException, OSError)
@@ -92,16 +94,33 @@ def engine_state(clients: Clients, container_id: str, *, since: float) -> Engine
 class Disposal:
     """Removes containers on a few threads of its own; ``close`` waits until all are gone."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, *, quiet: Quiet) -> None:
         self._clients = clients
+        self._quiet = quiet
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="sandbox-disposal")
         self._lock = threading.Lock()
         self._pending: set[Future[None]] = set()
         self.failures = 0
 
-    def dispose(self, container: Container, *, then: Callable[[], None] | None = None) -> None:
-        """Remove the container and its volumes, then run ``then``, then close its view."""
-        self.submit(lambda: self._dispose(container, then))
+    def dispose(
+        self,
+        container: Container,
+        *,
+        then: Callable[[], None] | None = None,
+        is_urgent: bool = False,
+    ) -> None:
+        """Remove the container and its volumes, then run ``then``, then close its view.
+
+        ``then`` is not run when the container cannot be removed: its processes may still live.
+        Unless ``is_urgent``, a quiet moment is waited for, briefly.
+        """
+
+        def work() -> None:
+            if not is_urgent:
+                self._quiet.wait(at_most_s=QUIET_WAIT_S)
+            self._dispose(container, then)
+
+        self.submit(work)
 
     def submit(self, work: Callable[[], None]) -> None:
         with self._lock:

@@ -1,0 +1,166 @@
+"""Admission: how many calls run at once, who is next, and when the host has had enough.
+
+One gate for a process. Who does not fit waits in a bounded queue with a deadline; who does not fit
+into the queue, or has waited too long, is told what was full.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sandboxed_tools.errors import Overloaded
+
+__all__ = ["Admission", "AdmissionLimits", "AdmissionStatus", "Ticket"]
+
+RECHECK_S = 0.25
+"""How often the host is looked at again while somebody waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """The gate's measures.
+
+    Attributes:
+        calls: calls that run at once in this process.
+        queue: calls that wait at once; one more is refused.
+        queue_s: the longest wait.
+    """
+
+    calls: int = 32
+    queue: int = 256
+    queue_s: float = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One call's place: waiting, then admitted, then given back."""
+
+    key: str
+    priority: int
+    admitted: threading.Event = field(default_factory=threading.Event)
+    asked_at: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionStatus:
+    """How full the gate is, and what of the host holds it back (empty: nothing)."""
+
+    running: int
+    waiting: int
+    held_back_by: str
+
+
+class Admission:
+    """The gate. Safe to share by threads.
+
+    Higher ``priority`` goes first; among equals, callers' keys take turns, so that a key with a
+    thousand calls does not keep out a key with one. ``host_is_full`` names what the host lacks, or
+    gives an empty text. It is not asked when nothing runs: a busy host makes calls slow, not stuck.
+    """
+
+    def __init__(
+        self,
+        limits: AdmissionLimits | None = None,
+        *,
+        host_is_full: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._limits = limits or AdmissionLimits()
+        self._host_is_full = host_is_full
+        self._lock = threading.Lock()
+        self._running = 0
+        self._queues: dict[int, dict[str, deque[Ticket]]] = {}
+        self._waiting = 0
+        self._held_back_by = ""
+
+    def enter(
+        self,
+        *,
+        key: str = "",
+        priority: int = 0,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> float:
+        """Wait for a place; seconds waited. Give it back with :meth:`leave`. Blocking.
+
+        Raises:
+            Overloaded: ``what`` is ``queue``, ``calls`` or what the host lacks.
+        """
+        ticket = Ticket(key, priority)
+        with self._lock:
+            if self._waiting >= self._limits.queue:
+                raise Overloaded(
+                    f"{self._running} calls run and {self._waiting} wait already: try later",
+                    what="queue",
+                )
+            self._put(ticket)
+            self._admit()
+        deadline = ticket.asked_at + self._limits.queue_s
+        while not ticket.admitted.is_set():
+            left = deadline - time.monotonic()
+            if left > 0 and is_wanted():
+                if not ticket.admitted.wait(min(left, RECHECK_S)):
+                    with self._lock:
+                        self._admit()
+                continue
+            with self._lock:
+                if ticket.admitted.is_set():
+                    break
+                self._remove(ticket)
+                lacking = self._held_back_by or "calls"
+            if not is_wanted():
+                raise Overloaded(
+                    "the call was cancelled while it waited for its turn", what=lacking
+                )
+            raise Overloaded(
+                f"no place within {self._limits.queue_s:g} s: {lacking} is the limit; try later",
+                what=lacking,
+            )
+        return time.monotonic() - ticket.asked_at
+
+    def leave(self) -> None:
+        """Give a place back, when everything of the call is gone."""
+        with self._lock:
+            self._running -= 1
+            self._admit()
+
+    def status(self) -> AdmissionStatus:
+        with self._lock:
+            return AdmissionStatus(self._running, self._waiting, self._held_back_by)
+
+    # ---- under the lock ----
+
+    def _put(self, ticket: Ticket) -> None:
+        self._queues.setdefault(ticket.priority, {}).setdefault(ticket.key, deque()).append(ticket)
+        self._waiting += 1
+
+    def _remove(self, ticket: Ticket) -> None:
+        keys = self._queues[ticket.priority]
+        keys[ticket.key].remove(ticket)
+        self._tidy(ticket.priority, ticket.key)
+        self._waiting -= 1
+
+    def _tidy(self, priority: int, key: str) -> None:
+        keys = self._queues[priority]
+        if not keys[key]:
+            del keys[key]
+        if not keys:
+            del self._queues[priority]
+
+    def _admit(self) -> None:
+        while self._waiting and self._running < self._limits.calls:
+            self._held_back_by = self._host_is_full() if self._running else ""
+            if self._held_back_by:
+                return
+            priority = max(self._queues)
+            keys = self._queues[priority]
+            key = next(iter(keys))
+            ticket = keys[key].popleft()
+            # The key goes to the end of the row: the next turn is another's.
+            keys[key] = keys.pop(key)
+            self._tidy(priority, key)
+            self._waiting -= 1
+            self._running += 1
+            ticket.admitted.set()

@@ -1,0 +1,140 @@
+"""From a spec to the mould of its containers: the image by id, and where the launcher comes from.
+
+Asking the engine costs more than a warm call, so answers are kept for a moment, and refreshed in
+the background while calls go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sandboxed_tools.errors import SandboxUnavailable
+from sandboxed_tools.sandbox.contract import SandboxSpec
+from sandboxed_tools.sandbox.docker.clients import Clients
+from sandboxed_tools.sandbox.docker.create import Mould
+from sandboxed_tools.sandbox.docker.images import ResolvedImage, resolve_image
+from sandboxed_tools.sandbox.docker.launcher_volume import LauncherVolume
+from sandboxed_tools.tool.limits import Limits
+
+__all__ = ["Moulds", "shelf_mould"]
+
+_log = logging.getLogger(__name__)
+
+FRESH_S = 2.0
+"""How old an answer may be: so long may a call still get the image that a tag pointed to before."""
+
+REFRESH_S = 1.0
+IN_USE_S = 60.0
+_DEFAULTS = Limits()
+
+
+@dataclass(slots=True)
+class _Known:
+    image: ResolvedImage
+    asked_at: float
+    used_at: float
+
+
+class Moulds:
+    """Resolves specs. Safe to share by threads."""
+
+    def __init__(self, clients: Clients, *, cgroup_parent: str = "") -> None:
+        self._clients = clients
+        self._cgroup_parent = cgroup_parent
+        self._launcher_volume = LauncherVolume(clients)
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+        self._told: set[str] = set()
+
+    def mould(self, spec: SandboxSpec) -> Mould:
+        """The mould for ``spec`` now. Blocking.
+
+        Raises:
+            ImageUnavailable, ImageRefused, EngineFault: as ``resolve_image``.
+        """
+        image = self._resolved(spec.image)
+        if image.has_launcher:
+            return Mould(spec, image, "image", cgroup_parent=self._cgroup_parent)
+        volume = self._launcher_volume.name()
+        if volume is None:
+            self._tell_once(image)
+            return Mould(spec, image, "none", cgroup_parent=self._cgroup_parent)
+        return Mould(spec, image, "volume", volume, cgroup_parent=self._cgroup_parent)
+
+    def refresh(self) -> Iterable[str]:
+        """Ask again about images in use; returns the ids that no reference in use leads to now."""
+        now = time.monotonic()
+        with self._lock:
+            due = [
+                (reference, known.image.id)
+                for reference, known in self._known.items()
+                if now - known.used_at < IN_USE_S and now - known.asked_at >= REFRESH_S
+            ]
+        stale = []
+        for reference, old_id in due:
+            try:
+                if self._ask(reference).id != old_id:
+                    stale.append(old_id)
+            except SandboxUnavailable as error:
+                _log.info("the image %s cannot be resolved any more: %s", reference, error)
+                with self._lock:
+                    self._known.pop(reference, None)
+                stale.append(old_id)
+        return stale
+
+    def has_work(self) -> bool:
+        """Whether :meth:`refresh` will be needed within the next while."""
+        now = time.monotonic()
+        with self._lock:
+            return any(now - known.used_at < IN_USE_S for known in self._known.values())
+
+    def _resolved(self, reference: str) -> ResolvedImage:
+        now = time.monotonic()
+        with self._lock:
+            known = self._known.get(reference)
+            if known is not None:
+                known.used_at = now
+                if now - known.asked_at < FRESH_S:
+                    return known.image
+        return self._ask(reference)
+
+    def _ask(self, reference: str) -> ResolvedImage:
+        with self._clients.lend() as api:
+            image = resolve_image(api, reference)
+        now = time.monotonic()
+        with self._lock:
+            known = self._known.get(reference)
+            self._known[reference] = _Known(image, now, known.used_at if known else now)
+        return image
+
+    def _tell_once(self, image: ResolvedImage) -> None:
+        with self._lock:
+            if image.id in self._told:
+                return
+            self._told.add(image.id)
+        _log.warning(
+            "the image %s runs without our launcher, because the launcher image is not on the "
+            "engine: no figures, no warm start; build it with 'sandboxed-tools images build'",
+            image.reference,
+        )
+
+
+def shelf_mould(mould: Mould) -> Mould:
+    """The mould without what makes no difference to the container: the limits that are kept by the
+    client and the launcher travel with the command."""
+    limits = mould.spec.limits.model_copy(
+        update={
+            "wall_s": _DEFAULTS.wall_s,
+            "idle_s": None,
+            "output_kept_bytes": _DEFAULTS.output_kept_bytes,
+            "output_total_bytes": _DEFAULTS.output_total_bytes,
+            "file_bytes": _DEFAULTS.file_bytes,
+            "changes_bytes": _DEFAULTS.changes_bytes,
+            "changes_entries": _DEFAULTS.changes_entries,
+        }
+    )
+    return replace(mould, spec=replace(mould.spec, limits=limits))

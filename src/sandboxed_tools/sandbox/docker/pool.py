@@ -1,0 +1,324 @@
+"""Containers made ahead of the call: each is used once, and the shelf is filled up behind it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import tenacity
+
+from sandboxed_tools.errors import SandboxedToolsError, SandboxUnavailable
+from sandboxed_tools.sandbox.docker.container import Container
+from sandboxed_tools.sandbox.docker.create import Mould
+from sandboxed_tools.sandbox.docker.moulds import shelf_mould
+from sandboxed_tools.sandbox.docker.shelf import MAX_AGE_S, Shelf
+
+if TYPE_CHECKING:
+    from sandboxed_tools.sandbox.contract import ViewProvider
+
+__all__ = ["WARM_LIFETIME_S", "Pool", "ShelfStatus"]
+
+_log = logging.getLogger(__name__)
+
+WARM_LIFETIME_S = MAX_AGE_S + 60
+FILLERS = 3
+FIRST_FILL_DELAY_S = 0.2
+"""A program that makes one call and ends should not start containers that nobody will use."""
+
+WAIT_FOR_FILL_S = 10.0
+TICK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShelfStatus:
+    """What one shelf holds now."""
+
+    image: str
+    workspace: str | None
+    ready: int
+    filling: int
+    target: int
+    failures: int
+    last_error: str
+
+
+class Pool:
+    """Shelves by mould. Every method may be called from any thread.
+
+    ``make`` starts a warm container (blocking), ``dispose`` gives one away for removal,
+    ``before_fill`` may hold a filler for a moment, ``on_tick`` is called about every second while
+    there is anything to look after.
+    """
+
+    def __init__(
+        self,
+        *,
+        make: Callable[[Mould], Container],
+        dispose: Callable[[Container], None],
+        views: ViewProvider | None,
+        before_fill: Callable[[], None],
+        on_tick: Callable[[], bool],
+    ) -> None:
+        self._make = make
+        self._dispose = dispose
+        self._views = views
+        self._before_fill = before_fill
+        self._on_tick = on_tick
+        self._changed = threading.Condition()
+        self._shelves: dict[Hashable, Shelf] = {}
+        self._fillers = ThreadPoolExecutor(FILLERS, thread_name_prefix="sandbox-pool-fill")
+        self._keeper: threading.Thread | None = None
+        self._closed = False
+
+    # ---- for calls ----
+
+    def take(self, mould: Mould, *, is_wanted: Callable[[], bool]) -> Container | None:
+        """A waiting container that still lives, or ``None`` when one must be made for the call.
+
+        When as many are being started already as are waited for, one of those comes sooner than a
+        new one would.
+        """
+        key = self._key(mould)
+        if key is None:
+            return None
+        deadline = time.monotonic() + WAIT_FOR_FILL_S
+        with self._changed:
+            shelf = self._shelf(key, mould)
+            shelf.note_use(time.monotonic())
+            while True:
+                while shelf.ready:
+                    container = shelf.ready.popleft()
+                    if container.is_waiting:
+                        self._changed.notify_all()
+                        return container
+                    self._dispose(container)
+                if shelf.filling <= shelf.waiting or self._closed:
+                    return None
+                shelf.waiting += 1
+                try:
+                    self._changed.wait(0.1)
+                finally:
+                    shelf.waiting -= 1
+                if time.monotonic() >= deadline or not is_wanted():
+                    return None
+
+    def called(self, mould: Mould, *, view_kind: str) -> None:
+        """A call with this mould is over: from now on containers may be made ahead of the next."""
+        key = self._key(mould)
+        if key is None:
+            return
+        with self._changed:
+            shelf = self._shelf(key, mould)
+            # A copy of the workspace would be of the past by the time it is used.
+            shelf.is_usable = view_kind != "copy"
+            shelf.active_at = min(shelf.active_at, time.monotonic() + FIRST_FILL_DELAY_S)
+            self._keep()
+            self._changed.notify_all()
+
+    def prewarm(self, mould: Mould, count: int, *, timeout_s: float) -> int:
+        """Have ``count`` containers stand ready from now on; waits for them, returns how many are.
+
+        Raises:
+            SandboxUnavailable: they cannot be made.
+        """
+        key = self._key(mould)
+        if key is None:
+            raise SandboxUnavailable("containers of this kind cannot be made ahead of the call")
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            shelf = self._shelf(key, mould)
+            shelf.pinned = count
+            shelf.active_at = 0.0
+            failures = shelf.failures
+            self._keep()
+            self._changed.notify_all()
+            while len(shelf.ready) < count and shelf.is_usable and not self._closed:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(min(left, 1.0))
+                if shelf.failures > failures:
+                    raise SandboxUnavailable(
+                        "no containers could be made ahead of the call",
+                        operator_detail=shelf.last_error,
+                    )
+            return len(shelf.ready)
+
+    def drop_image(self, image_id: str) -> None:
+        """Empty the shelves of an image that its reference does not lead to any more."""
+        with self._changed:
+            for key, shelf in list(self._shelves.items()):
+                if shelf.mould.image.id == image_id:
+                    del self._shelves[key]
+                    shelf.is_usable = False
+                    for container in shelf.ready:
+                        self._dispose(container)
+                    shelf.ready.clear()
+
+    def status(self) -> list[ShelfStatus]:
+        now = time.monotonic()
+        with self._changed:
+            return [
+                ShelfStatus(
+                    image=shelf.mould.spec.image,
+                    workspace=str(shelf.mould.spec.workspace.source)
+                    if shelf.mould.spec.workspace
+                    else None,
+                    ready=len(shelf.ready),
+                    filling=shelf.filling,
+                    target=shelf.target(now),
+                    failures=shelf.failures,
+                    last_error=shelf.last_error,
+                )
+                for shelf in self._shelves.values()
+            ]
+
+    def close(self) -> None:
+        """Give every container away and wait for those that are being made."""
+        with self._changed:
+            self._closed = True
+            for shelf in self._shelves.values():
+                for container in shelf.ready:
+                    self._dispose(container)
+                shelf.ready.clear()
+            keeper = self._keeper
+            self._changed.notify_all()
+        self._fillers.shutdown(wait=True, cancel_futures=True)
+        if keeper is not None:
+            keeper.join(10)
+
+    # ---- keys ----
+
+    def _key(self, mould: Mould) -> Hashable | None:
+        """What two containers must have in common to replace each other; ``None``: never made
+        ahead."""
+        if mould.launcher == "none":
+            return None
+        workspace = mould.spec.workspace
+        if workspace is None:
+            return shelf_mould(mould)
+        if workspace.view == "copy":
+            return None
+        version: Callable[..., Hashable] | None = getattr(self._views, "version", None)
+        if version is None and workspace.session is not None:
+            return None  # a view made before the session's last changes would not show them
+        try:
+            folder = os.stat(workspace.source)
+        except OSError:
+            return None
+        return (
+            shelf_mould(mould),
+            folder.st_dev,
+            folder.st_ino,
+            folder.st_uid,
+            folder.st_gid,
+            version(workspace) if version is not None else None,
+        )
+
+    def _shelf(self, key: Hashable, mould: Mould) -> Shelf:
+        shelf = self._shelves.get(key)
+        if shelf is None:
+            shelf = self._shelves[key] = Shelf(shelf_mould(mould))
+        return shelf
+
+    # ---- filling ----
+
+    def _keep(self) -> None:
+        """Start the keeper when there is none."""
+        if self._keeper is None and not self._closed:
+            self._keeper = threading.Thread(
+                target=self._run_keeper, name="sandbox-pool", daemon=True
+            )
+            self._keeper.start()
+
+    def _run_keeper(self) -> None:
+        next_tick = 0.0
+        while True:
+            now = time.monotonic()
+            if now >= next_tick:
+                next_tick = now + TICK_S
+                if not self._tick(now):
+                    return
+            with self._changed:
+                if self._closed:
+                    return
+                self._start_fillers(now)
+                begins = [
+                    at - now
+                    for shelf in self._shelves.values()
+                    for at in (shelf.active_at, shelf.retry_at)
+                    if at > now
+                ]
+                self._changed.wait(max(0.001, min([next_tick - now, *begins])))
+
+    def _tick(self, now: float) -> bool:
+        """Look after everything once; ``False`` when the keeper may go."""
+        try:
+            has_work = self._on_tick()
+        except SandboxedToolsError as error:
+            _log.warning("the pool could not look after itself: %s", error)
+            has_work = True
+        with self._changed:
+            for key, shelf in list(self._shelves.items()):
+                for container in shelf.surplus(now):
+                    self._dispose(container)
+                if shelf.is_over(now):
+                    del self._shelves[key]
+            if self._shelves or has_work:
+                return True
+            self._keeper = None
+            return False
+
+    def _start_fillers(self, now: float) -> None:
+        for shelf in self._shelves.values():
+            busy = sum(other.filling for other in self._shelves.values())
+            for _ in range(min(shelf.deficit(now), max(0, FILLERS - busy))):
+                shelf.filling += 1
+                self._fillers.submit(self._fill, shelf)
+
+    def _fill(self, shelf: Shelf) -> None:
+        container: Container | None = None
+        error: SandboxedToolsError | None = None
+        try:
+            if not shelf.waiting:
+                self._before_fill()
+            if not self._closed and shelf.is_usable:
+                container = self._make(shelf.mould)
+        except SandboxedToolsError as failure:
+            error = failure
+        finally:
+            with self._changed:
+                shelf.filling -= 1
+                if error is not None:
+                    self._note_failure(shelf, error)
+                elif container is not None:
+                    shelf.failures = 0
+                    shelf.retry_at = 0.0
+                    if container.view is not None and container.view.kind == "copy":
+                        shelf.is_usable = False
+                    if self._closed or not shelf.is_usable:
+                        self._dispose(container)
+                    else:
+                        shelf.ready.append(container)
+                self._changed.notify_all()
+
+    def _note_failure(self, shelf: Shelf, error: SandboxedToolsError) -> None:
+        shelf.failures += 1
+        shelf.last_error = f"{error} ({error.operator_detail})"
+        shelf.retry_at = time.monotonic() + _backoff_s(shelf.failures)
+        _log.warning("a container could not be made ahead of the call: %s", shelf.last_error)
+
+
+_wait = tenacity.wait_exponential_jitter(multiplier=0.5, jitter=0.5, max=30)
+
+
+def _backoff_s(failures: int) -> float:
+    state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+    state.attempt_number = failures
+    return float(_wait(state))
