@@ -63,6 +63,12 @@ def sources(folder: Path, root: WorkspaceRoot | None = None, session: Any = None
     )
 
 
+def agree(policy: LayeredPolicy) -> None:
+    file = policy.project_file
+    assert file is not None
+    policy.agree(file)
+
+
 def merged(**layers: dict[str, Any]) -> Policy:
     made = [layer_of(name, name, values) for name, values in layers.items()]  # type: ignore[arg-type]
     return merge_layers(made).policy
@@ -338,7 +344,7 @@ def test_what_would_widen_waits_for_consent_to_this_very_file(
     assert not found.policy.allow
     assert found.policy.deny
     assert any("agrees" in note for note in found.notes)
-    policy.agree()
+    agree(policy)
     assert [str(rule) for rule in policy.current().policy.allow] == ["Bash(make:*)"]
     assert policy.current().policy.allow[0].layer == "project"
     assert sources(folder, root).current().policy.allow, "it is remembered"
@@ -355,7 +361,7 @@ def test_what_would_widen_waits_for_consent_to_this_very_file(
 def test_a_consent_that_was_tampered_with_is_none(folder: Path, root: WorkspaceRoot) -> None:
     (root.path / "sandboxed-tools.toml").write_text('allow = ["Bash(make:*)"]\n')
     policy = sources(folder, root)
-    policy.agree()
+    agree(policy)
     (consent,) = (folder / "consents").iterdir()
     assert consent.stat().st_mode & 0o777 == 0o600
     consent.write_text("yes")

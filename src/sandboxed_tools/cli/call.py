@@ -15,11 +15,10 @@ from sandboxed_tools.cli.confirm import terminal_confirmer
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
 from sandboxed_tools.cli.run import limits_of
 from sandboxed_tools.errors import InvalidInput
-from sandboxed_tools.policy import Policy
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
 
-__all__ = ["call"]
+__all__ = ["call", "parse_json"]
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024
 
@@ -47,10 +46,10 @@ def call(
             workspace=workspace,
             image=image or DEFAULT_IMAGE,
             limits=limits_of(timeout, memory, cpus, pids),
-            policy=Policy(trusted_workspace=trusted_workspace),
+            policy=options.session_policy(trusted_workspace=trusted_workspace),
             confirmer=terminal_confirmer(),
         )
-        result = anyio.run(_call, box, tool, _parsed(raw_input))
+        result = anyio.run(_call, box, tool, parse_json(raw_input))
     if as_json:
         print_json(_object(result))
         return
@@ -59,7 +58,12 @@ def call(
     stderr().print(safe(f"{result.tool}: {result.placement.where} ({first})", "dim"))
 
 
-def _parsed(text: str) -> object:
+def parse_json(text: str) -> object:
+    """An argument that is JSON; ``-`` reads it from standard input.
+
+    Raises:
+        InvalidInput: it is not JSON, or too long.
+    """
     if text == "-":
         data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
         if len(data) > MAX_INPUT_BYTES:

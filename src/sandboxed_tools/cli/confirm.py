@@ -7,7 +7,7 @@ import sys
 import anyio.to_thread
 
 from sandboxed_tools.cli.console import safe, stderr
-from sandboxed_tools.policy import ConfirmationRequest, Confirmer
+from sandboxed_tools.policy import Answer, ConfirmationRequest, Confirmer
 
 __all__ = ["terminal_confirmer"]
 
@@ -17,10 +17,18 @@ def terminal_confirmer() -> Confirmer | None:
     return _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
 
 
-async def _ask(request: ConfirmationRequest) -> bool:
+async def _ask(request: ConfirmationRequest) -> Answer:
     console = stderr()
     console.print(safe(request.use, "bold"))
     console.print(safe(f"{request.reason}; it would run on: {request.placement.where}"))
-    console.print("Run it? [y/N] ", end="", markup=False)
-    answer = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    return answer.strip().lower() in ("y", "yes")
+    choices = "[y/N]"
+    if request.suggested:
+        rules = ", ".join(map(str, request.suggested))
+        console.print(safe(f"a = always, until this program ends, for {rules}", one_line=True))
+        choices = "[y/a/N]"
+    console.print(f"Run it? {choices} ", end="", markup=False)
+    line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    answer = line.strip().lower()
+    if answer in ("a", "always") and request.suggested:
+        return "always"
+    return "once" if answer in ("y", "yes") else "no"

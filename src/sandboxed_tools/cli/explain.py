@@ -16,7 +16,7 @@ from sandboxed_tools.cli import exit_codes, options
 from sandboxed_tools.cli.as_json import reasons_list
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
 from sandboxed_tools.host import gate_status
-from sandboxed_tools.policy import Placement, Policy, decide_placement
+from sandboxed_tools.policy import LayeredPolicy, Placement, Policy, decide_placement
 from sandboxed_tools.tool import Environment, Tool
 
 __all__ = ["explain"]
@@ -37,10 +37,13 @@ def explain(
     Never runs anything. The workspace is the current folder unless it is named.
     """
     with errors_end_the_program(as_json=as_json or batch):
-        policy = Policy(trusted_workspace=trusted_workspace)
+        stated = options.session_policy(trusted_workspace=trusted_workspace)
+        policy = LayeredPolicy(stated).current().policy
         environment = Environment(
             workspace=(workspace or Path()).resolve(),
-            trusted_workspace=trusted_workspace,
+            trusted_workspace=policy.trusted_workspace,
+            read_roots=tuple(Path(root) for root in policy.read_roots),
+            extra_specs=policy.program_specs or None,
             host_gate=gate_status().available,
         )
         bash = Bash.for_environment(environment)
@@ -54,7 +57,12 @@ def explain(
         if as_json:
             print_json(_object(bash, command, placement))
         else:
-            _show(command, classify(command, trusted_workspace=trusted_workspace), placement)
+            verdict = classify(
+                command,
+                trusted_workspace=policy.trusted_workspace,
+                extra_specs=policy.program_specs or None,
+            )
+            _show(command, verdict, placement)
 
 
 def _placement(bash: Tool[BashInput, Any, Any], policy: Policy, command: str) -> Placement:

@@ -10,8 +10,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sandboxed_tools.cli import defaults, tools
+from sandboxed_tools.cli import defaults, policy, tools
 from sandboxed_tools.cli.call import call
+from sandboxed_tools.cli.demo import demo
 from sandboxed_tools.cli.engine import doctor, gc, images, ps, setup
 from sandboxed_tools.cli.explain import explain
 from sandboxed_tools.cli.lint import lint
@@ -36,6 +37,8 @@ app.command()(explain)
 app.add_typer(tools.app, name="tools")
 app.command()(lint)
 app.add_typer(defaults.app, name="defaults")
+app.add_typer(policy.app, name="policy")
+app.command()(demo)
 app.command()(doctor)
 app.command()(ps)
 app.command()(gc)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sandboxed_tools.policy import Policy
 from sandboxed_tools.tool import Limits
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "TrustedWorkspace",
     "Workspace",
     "limits_from",
+    "session_policy",
 ]
 
 _LIMITS = "Limits"
@@ -86,3 +88,8 @@ def limits_from(
         "pids": pids,
     }
     return Limits.of(**{name: value for name, value in given.items() if value is not None})
+
+
+def session_policy(*, trusted_workspace: bool) -> Policy:
+    """What the options state of the policy; what was not given is left to the other layers."""
+    return Policy(trusted_workspace=True) if trusted_workspace else Policy()

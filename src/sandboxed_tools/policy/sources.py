@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.policy.consent import Consents
 from sandboxed_tools.policy.environment import environment_layer
 from sandboxed_tools.policy.layers import Layer, MergedPolicy, layer_of, merge_layers
@@ -80,11 +81,15 @@ class LayeredPolicy:
         """
         return None if self._root is None else read_project_file(self._root)
 
-    def agree(self) -> None:
-        """Remember that a person agreed to the project's file as it is now."""
-        file = self.project_file
-        if file is not None and self._root is not None:
-            self._consents.give(file, workspace=self._root.path)
+    def agree(self, file: PolicyFile) -> None:
+        """Remember that a person agreed to this file, as it was read; it may have changed since.
+
+        Raises:
+            ConfigurationError: there is no workspace, or the consent cannot be remembered.
+        """
+        if self._root is None:
+            raise ConfigurationError("There is no workspace whose file could be agreed to.")
+        self._consents.give(file, workspace=self._root.path)
 
     def current(self) -> MergedPolicy:
         """What holds now.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,4 +140,8 @@ def prepare(
         effect_contained=options.contain(placement, holds),
         scope=scope,
     )
+    if decision.layer == "mode":
+        origins = policy.origins.get("mode", ())
+        layers = ", ".join(origin.layer for origin in origins) or "default"
+        decision = dataclasses.replace(decision, layer=layers)
     return PreparedCall(entry, tool_input, flags, policy, placement, decision)
