@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -183,7 +184,8 @@ class DockerSandbox:
         """Probe what this engine really enforces."""
         from sandboxed_tools.sandbox.docker.probes import probe_engine
 
-        return await anyio.to_thread.run_sync(probe_engine, self._engine)
+        probe = functools.partial(probe_engine, self._engine, views=self._views)
+        return await anyio.to_thread.run_sync(probe)
 
     def status(self) -> SandboxStatus:
         """What runs, waits and stands ready in this process now."""
