@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from sandboxed_tools.errors import SandboxedToolsError
+from sandboxed_tools.errors import InvalidWorkspace, SandboxedToolsError
 from sandboxed_tools.workspace.change import ChangeSet, SetStatus
 from sandboxed_tools.workspace.change_store import (
     ChangeStore,
@@ -204,6 +204,8 @@ def _opened(store: ChangeStore, change_set: ChangeSet) -> Iterator[tuple[int, in
         path = check_workspace(os.fsdecode(change_set.workspace))
         workspace = os.open(path, _FOLDER)
         try:
+            if os.fstat(workspace).st_ino != change_set.workspace_inode:
+                raise InvalidWorkspace("Another folder has taken the place of the workspace.")
             upper = os.open(store.upper(change_set.id), _FOLDER)
             try:
                 yield upper, workspace

@@ -80,12 +80,12 @@ class _Reader:
         return _facts(found.dir_fd, found.name, found.info, digest=wanted)
 
     def _deleted(self, path: Parts, found: Found) -> None:
-        held, late = found.held, found.info.st_ctime_ns > self.began_ns
+        held, stamp = found.held, found.info.st_ctime_ns
         if stat.S_ISDIR(found.info.st_mode):
             facts = folder_facts(self.lower, path, found.info)
-            late = facts.ctime_ns > self.began_ns
         else:
             facts = _facts(found.dir_fd, found.name, found.info, digest=False)
+        late = max(stamp, facts.ctime_ns) > self.began_ns
         self.changes.append(
             Change(b"/".join(path), "deleted", facts, None, is_late=late, layer=held)
         )
@@ -112,6 +112,8 @@ class _Reader:
         found: Found | None,
         dropped: int,
     ) -> None:
+        stamps = [found.info.st_ctime_ns] if found is not None else []
+        stamps += [before.ctime_ns] if before is not None else []
         self.changes.append(
             Change(
                 path=b"/".join(path),
@@ -119,7 +121,7 @@ class _Reader:
                 before=before,
                 after=after,
                 dropped_mode=dropped,
-                is_late=before is not None and before.ctime_ns > self.began_ns,
+                is_late=any(stamp > self.began_ns for stamp in stamps),
                 layer=found.held if found is not None else None,
             )
         )

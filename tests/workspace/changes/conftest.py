@@ -138,12 +138,19 @@ def call(state: Path, workspace: Path) -> Call:
     """Makes one call on the workspace: opens a view, runs a script, settles and closes."""
     views = WorkspaceViews()
 
-    def make(script: str, *, ended_by_itself: bool = True, **choices: Any) -> Called:
+    def make(
+        script: str,
+        *,
+        ended_by_itself: bool = True,
+        meanwhile: Callable[[], None] = lambda: None,
+        **choices: Any,
+    ) -> Called:
         choices = {"source": workspace, "changes": "hold", **choices}
         view = views.open(WorkspaceMount(**choices), USER)
         try:
             assert view.begin()
             output = run_on(view, script)
+            meanwhile()
             return Called(view.settle(ended_by_itself=ended_by_itself), output)
         finally:
             view.close()
