@@ -15,6 +15,7 @@
     │   ├── NotMovable               the call belongs in a container and cannot travel there
     │   ├── PathRefused              a path that leaves the workspace, or is no regular file
     │   ├── PendingChanges           held changes must be decided first
+    │   ├── AuditUnavailable         the call cannot be recorded, so it is not run
     │   └── ToolFailed               the tool's own code raised
     ├── ChangeSetNotFound          no change set of this id is kept here
     └── SandboxUnavailable         the sandbox itself failed; the call did not fall back to the host
@@ -37,6 +38,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 __all__ = [
+    "AuditUnavailable",
     "CallError",
     "ChangeSetNotFound",
     "ConfigurationError",
@@ -175,6 +177,20 @@ class PendingChanges(CallError):
     """The workspace has held changes; a host tool would show another tree than the container."""
 
     code = "pending_changes"
+
+
+class AuditUnavailable(CallError):
+    """The call cannot be recorded: the disk is full or read-only, or the records are damaged."""
+
+    code = "audit_unavailable"
+
+    def __init__(
+        self,
+        message: str = "The call was not run, because it cannot be recorded. Tell the operator.",
+        *,
+        operator_detail: str | None = None,
+    ) -> None:
+        super().__init__(message, operator_detail=operator_detail)
 
 
 class ToolFailed(CallError):
