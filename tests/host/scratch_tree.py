@@ -20,6 +20,18 @@ CORPUS = Path(__file__).parents[1] / "data" / "bash_readonly.tsv"
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
+GIT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    # The folder may belong to the user that commands run as.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
+"""The environment for making a repository."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One labelled command of the corpus."""
@@ -115,7 +127,6 @@ def build(folder: Path) -> None:
 
 def make_repository(folder: Path) -> None:
     """Make the folder a git repository with two commits, a branch and a tag."""
-    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
     for step in (
         ("init", "-q", "-b", "main"),
         ("config", "user.email", "someone@example.org"),
@@ -128,7 +139,7 @@ def make_repository(folder: Path) -> None:
         ("commit", "-q", "-m", "Second"),
     ):
         subprocess.run(
-            ["git", *step], cwd=folder, check=True, env=environment, capture_output=True, timeout=60
+            ["git", *step], cwd=folder, check=True, env=GIT, capture_output=True, timeout=60
         )
 
 

@@ -26,7 +26,6 @@ from sandboxed_tools.tool.limits import Limits
 
 DEADLINE_S = 10.0
 
-# No two tests share a duration, so a process is found by its command line.
 LINGERERS = """
 sleep {s} &
 setsid sleep {s} &
@@ -34,6 +33,11 @@ nohup sleep {s} >/dev/null 2>&1 &
 (setsid bash -c 'trap "" TERM HUP; sleep {s} & sleep {s}' &) &
 coproc sleep {s}
 """
+
+
+def _seconds(number: int) -> str:
+    """A duration that no other test and no other session uses, so that its processes are found."""
+    return f"{number}.{os.getpid()}"
 
 
 def _sleepers(seconds: str) -> list[int]:
@@ -60,7 +64,7 @@ def test_background_processes_and_daemons_end_with_the_main_process(
 ) -> None:
     plan = probe_gate(abi=abi)[1]
     assert plan is not None
-    seconds = f"30{abi or 9}.25"
+    seconds = _seconds(300 + (abi or 9))
     result = run(LINGERERS.format(s=seconds) + "echo end", gate=plan).result
     assert result.status == "exited"
     assert result.stdout.endswith(b"end\n")
@@ -68,7 +72,7 @@ def test_background_processes_and_daemons_end_with_the_main_process(
 
 
 def test_a_timeout_ends_daemons_too(run: Run) -> None:
-    seconds = "311.25"
+    seconds = _seconds(311)
     text = LINGERERS.format(s=seconds) + "echo hi; sleep " + seconds
     result = run(text, limits=Limits(wall_s=1)).result
     assert result.status == "timeout"
@@ -90,7 +94,7 @@ def _is_bomb(process: psutil.Process) -> bool:
 
 
 def test_cancellation_of_the_caller_ends_everything(workspace: Path) -> None:
-    seconds = "312.25"
+    seconds = _seconds(312)
     text = LINGERERS.format(s=seconds) + "sleep " + seconds
 
     async def call() -> None:
@@ -114,7 +118,7 @@ async def _run_text(text: str, workspace: Path) -> HostOutcome:
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.003, 0.005, 0.01, 0.02, 0.04])
 def test_cancellation_at_any_moment_leaves_nothing(delay_s: float, workspace: Path) -> None:
-    seconds = "313.25"
+    seconds = _seconds(313)
 
     async def call() -> None:
         with anyio.move_on_after(delay_s):
@@ -132,7 +136,7 @@ def test_a_call_can_be_cancelled_and_keeps_its_output(workspace: Path) -> None:
             anyio.from_thread.run_sync(cancel.set)
 
         return await run_on_host(
-            bash_command("echo begun; sleep 314.25"),
+            bash_command(f"echo begun; sleep {_seconds(314)}"),
             workspace=workspace,
             limits=Limits(),
             on_output=seen,
@@ -141,7 +145,7 @@ def test_a_call_can_be_cancelled_and_keeps_its_output(workspace: Path) -> None:
 
     result = anyio.run(call).result
     assert (result.status, result.exit_code, result.stdout) == ("cancelled", None, b"begun\n")
-    assert _sleepers("314.25") == []
+    assert _sleepers(_seconds(314)) == []
 
 
 def test_many_calls_at_once_do_not_disturb_each_other(workspace: Path) -> None:
@@ -175,7 +179,7 @@ FORK = "import os\n    if os.fork() == 0:\n        import time; time.sleep(60); 
 
 @pytest.mark.parametrize("before", ["", FORK], ids=["alone", "with_a_forked_child"])
 def test_killing_the_client_leaves_no_process_and_no_folder(before: str, workspace: Path) -> None:
-    seconds = "315.25" if before else "316.25"
+    seconds = _seconds(315) if before else _seconds(316)
     text = LINGERERS.format(s=seconds) + "mkdir -p $TMPDIR/a/b; sleep " + seconds
     program = textwrap.dedent(CLIENT.format(before=before, text=text, workspace=str(workspace)))
     with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as client:
@@ -208,6 +212,20 @@ def _scratch_folders() -> list[str]:
     return [n for n in os.listdir(tempfile.gettempdir()) if n.startswith("sandboxed-tools-host")]
 
 
+def test_a_client_that_ignores_the_end_of_children_gets_the_exit_code(workspace: Path) -> None:
+    before = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+    program = (
+        textwrap.dedent(
+            CLIENT.format(before=before, text="(exit 5); exit 7", workspace=str(workspace))
+        )
+        .replace("anyio.run(", "print(anyio.run(")
+        .rstrip()
+        + ".result.exit_code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert done.stdout == b"7\n", done.stderr.decode()
+
+
 def test_a_client_that_ends_leaves_no_spare_supervisor(workspace: Path) -> None:
     program = textwrap.dedent(CLIENT.format(before="", text="echo hi", workspace=str(workspace)))
     with subprocess.Popen(
@@ -219,7 +237,7 @@ def test_a_client_that_ends_leaves_no_spare_supervisor(workspace: Path) -> None:
 
 
 def test_a_killed_supervisor_is_a_fault_and_leaves_nothing(workspace: Path) -> None:
-    seconds = "317.25"
+    seconds = _seconds(317)
 
     async def call() -> None:
         async with anyio.create_task_group() as group:

@@ -113,7 +113,7 @@ AS_A_USER = """
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "mine").write_text("mine")
         text = '''cat mine; id -u; echo x > mine; rm mine; chmod 700 mine
-                  kill -9 %d; cat /proc/%d/environ; sleep 327.25 & setsid sleep 327.25 &'''
+                  kill -9 %d; cat /proc/%d/environ; sleep 327 & setsid sleep 327 &'''
         command = bash_command(text % (os.getpid(), os.getpid()))
         outcome = anyio.run(
             lambda: run_on_host(command, workspace=Path(name), limits=Limits(wall_s=20))

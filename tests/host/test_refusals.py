@@ -85,6 +85,7 @@ ATTEMPTS = {
     "secret_outside": "open(secret).read()",
     "secret_by_a_link": "open('link').read()",
     "secret_by_parent_folders": "open('../' * 20 + secret).read()",
+    "secret_by_the_process_folder": "open('/proc/self/root' + secret).read()",
     "list_a_folder_outside": "os.listdir(os.path.dirname(secret))",
     "list_etc": "os.listdir('/etc')",
     "list_run": "os.listdir('/run')",

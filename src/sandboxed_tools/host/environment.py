@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from sandboxed_tools.errors import FieldError, InvalidInput
+from sandboxed_tools.host.git_settings import git_settings
 from sandboxed_tools.host.scratch import Scratch
 
 __all__ = ["build_environment"]
@@ -24,29 +25,6 @@ _BASE: Final[Mapping[str, str]] = {
     # The system's file lies below /etc, which is closed, and git dies on what it cannot read.
     "GIT_CONFIG_NOSYSTEM": "1",
 }
-
-_TRUSTED_GIT: Final[Mapping[str, str]] = {
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-}
-
-# Settings of a repository that name programs, each with a value that runs none. The command line of
-# git is the caller's; GIT_CONFIG_COUNT has the same rank as its -c (git-config(1)).
-_GIT_OVERRIDES: Final = (
-    ("core.fsmonitor", "false"),
-    ("core.hooksPath", "/dev/null"),
-    ("core.sshCommand", "/bin/false"),
-    ("core.pager", "cat"),
-    ("diff.external", ""),
-    ("diff.ignoreSubmodules", "all"),
-    ("diff.autoRefreshIndex", "false"),
-    ("gpg.program", "/bin/false"),
-    ("gpg.ssh.program", "/bin/false"),
-    ("gpg.x509.program", "/bin/false"),
-    ("log.showSignature", "false"),
-    ("protocol.allow", "never"),
-)
 
 # What a caller may add: how output looks, and nothing that a program takes for an instruction.
 _TAME: Final = frozenset(
@@ -69,7 +47,7 @@ def build_environment(
     own = dict(_BASE)
     own |= {"HOME": str(scratch.home), "TMPDIR": str(scratch.tmp), "PWD": str(cwd)}
     if trusted_git:
-        own |= {**_TRUSTED_GIT, **_git_overrides(workspace)}
+        own |= git_settings(workspace)
     wild = sorted(name for name in extra if name not in own and name not in _TAME)
     if wild:
         raise InvalidInput(
@@ -78,13 +56,3 @@ def build_environment(
         )
     tame = {name: value for name, value in extra.items() if name in _TAME}
     return own | tame
-
-
-def _git_overrides(workspace: Path) -> dict[str, str]:
-    # The command may run as another user than the owner of the repository (CVE-2022-24765).
-    pairs = (*_GIT_OVERRIDES, ("safe.directory", str(workspace)))
-    variables = {"GIT_CONFIG_COUNT": str(len(pairs))}
-    for index, (key, value) in enumerate(pairs):
-        variables[f"GIT_CONFIG_KEY_{index}"] = key
-        variables[f"GIT_CONFIG_VALUE_{index}"] = value
-    return variables

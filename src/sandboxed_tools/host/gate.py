@@ -21,6 +21,7 @@ from sandboxed_tools.host.launch import GatePlan, Identity, Launch, launched
 from sandboxed_tools.host.report import Report
 from sandboxed_tools.host.scratch import private_scratch, remove_stale_scratch
 from sandboxed_tools.host.seccomp_rules import filter_program
+from sandboxed_tools.host.stragglers import kill_stragglers
 from sandboxed_tools.host.syscalls import AUDIT_ARCH, Machine
 from sandboxed_tools.tool.limits import Limits
 
@@ -185,6 +186,9 @@ def _run(plan: GatePlan, folder: Path) -> tuple[Report, bytes]:
         with launched(plan, launch, stdin=null, stdout=end, stderr=null) as taken:
             os.close(end)
             _collect(taken.control.fileno(), report)
+            if report.ended is None:
+                taken.kill()
+                kill_stragglers(scratch)
         return report, os.read(pipe, 65536) if report.ended else b""
 
 

@@ -9,12 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["become_command", "confine_signals"]
+__all__ = ["become_command", "confine_signals", "reset_signals"]
 
 _O_CLOEXEC, _O_PATH = 0o2000000, 0o10000000
 _PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 1, 8, 24, 47
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-_SIGKILL = 9
+_SIGKILL, _SIGPIPE = 9, 13
 _ENOENT = 2
 
 
@@ -23,6 +23,20 @@ def confine_signals(attributes: bytes) -> None:
     ruleset = syscall(_LANDLOCK_CREATE, attributes, len(attributes), 0)
     syscall(_LANDLOCK_RESTRICT, ruleset, 0)
     posix.close(ruleset)
+
+
+def reset_signals() -> None:
+    """Undo what the client ignores: with SIGCHLD ignored no exit status could be had (wait(2)).
+
+    SIGPIPE stays ignored, for a client that is gone must not end the supervisor.
+    """
+    for signal in range(1, 65):
+        if signal != _SIGPIPE:
+            try:
+                _signal.signal(signal, _signal.SIG_DFL)
+            except (OSError, ValueError):
+                # SIGKILL, SIGSTOP, and those that the C library keeps for itself.
+                continue
 
 
 def become_command(told: "dict[str, Any]", *, report: int, go: int, supervisor: int) -> None:
@@ -34,8 +48,7 @@ def become_command(told: "dict[str, Any]", *, report: int, go: int, supervisor: 
     stage = "setup"
     try:
         posix.setsid()
-        for signal in (13, 25):  # SIGPIPE and SIGXFSZ, which Python ignores
-            _signal.signal(signal, _signal.SIG_DFL)
+        _signal.signal(_SIGPIPE, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
         for resource, limit in told["rlimits"]:
             syscall(told["prlimit64"], 0, resource, words(limit, limit), 0)

@@ -14,7 +14,7 @@ import _socket
 import marshal
 import posix
 
-from sandboxed_tools.host.supervisor.confine import become_command, confine_signals
+from sandboxed_tools.host.supervisor.confine import become_command, confine_signals, reset_signals
 from sandboxed_tools.host.supervisor.libc import (
     buffer,
     getrusage,
@@ -41,6 +41,7 @@ _POLLIN, _SIGKILL, _EINTR = 1, 9, 4
 def main(control: int, *, client: int) -> None:
     """Wait for one run on ``control`` and carry it out. Never returns."""
     try:
+        reset_signals()
         client_pidfd = syscall(_PIDFD_OPEN, client, 0)
         told = _receive(control, client_pidfd) if posix.getppid() == client else None
         if told is not None:
