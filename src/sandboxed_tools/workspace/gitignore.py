@@ -9,7 +9,7 @@ and nothing below an ignored folder can be taken back.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sandboxed_tools.errors import InvalidInput, PathRefused
@@ -17,11 +17,16 @@ from sandboxed_tools.workspace.confined import ConfinedTree
 from sandboxed_tools.workspace.pattern import GlobPattern, compile_glob, has_open_bracket
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["IgnoreRules", "parse_gitignore"]
+__all__ = ["GIT", "SEARCH", "IgnoreRules", "parse_gitignore"]
 
 _MAX_FILE_BYTES: Final = 256 * 1024
 _MAX_RULES: Final = 2000
-_NAMES: Final = (b".gitignore",)
+
+GIT: Final = (b".gitignore",)
+"""Git's own rules."""
+
+SEARCH: Final = (b".rgignore", b".ignore", b".gitignore")
+"""What ripgrep obeys, the stronger first: a match in one decides, whatever the others say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +38,54 @@ class _Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class IgnoreRules:
-    """The rules that hold in one folder: its own and, nearest last, those of the folders above."""
+class _Layer:
+    """The rules of one file, in the folder at ``depth`` below the root."""
 
-    layers: tuple[tuple[int, tuple[_Rule, ...]], ...] = ()
+    name: bytes
+    depth: int
+    rules: tuple[_Rule, ...]
+
+    def verdict(self, parts: Parts, *, is_folder: bool) -> bool | None:
+        relative: str | None = None
+        for rule in reversed(self.rules):
+            if rule.only_folders and not is_folder:
+                continue
+            if rule.is_anchored:
+                relative = relative or os.fsdecode(b"/".join(parts[self.depth :]))
+                text = relative
+            else:
+                text = os.fsdecode(parts[-1])
+            if rule.pattern.matches(text):
+                return not rule.is_negated
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRules:
+    """The rules that hold in one folder: its own and those of the folders above.
+
+    ``names`` are the files that are looked for in each folder; ``layers`` what was found.
+    """
+
+    names: tuple[bytes, ...] = GIT
+    layers: tuple[_Layer, ...] = ()
 
     def entered(self, tree: ConfinedTree, parts: Parts) -> IgnoreRules:
-        """The rules inside a folder: these, and the ones in its own ``.gitignore``, if any."""
-        found: list[_Rule] = []
-        for name in _NAMES:
-            found += parse_gitignore(_content(tree, (*parts, name)))
-        return IgnoreRules((*self.layers, (len(parts), tuple(found)))) if found else self
+        """The rules inside a folder: these, and the ones in its own files, if any."""
+        found = [
+            _Layer(name, len(parts), rules)
+            for name in self.names
+            if (rules := parse_gitignore(_content(tree, (*parts, name))))
+        ]
+        return replace(self, layers=(*found, *self.layers)) if found else self
 
     def ignores(self, parts: Parts, *, is_folder: bool) -> bool:
         """Whether a path is ignored, given that no folder above it is."""
-        for depth, rules in reversed(self.layers):
-            relative = None
-            for rule in reversed(rules):
-                if rule.only_folders and not is_folder:
-                    continue
-                if rule.is_anchored:
-                    relative = relative or os.fsdecode(b"/".join(parts[depth:]))
-                    text = relative
-                else:
-                    text = os.fsdecode(parts[-1])
-                if rule.pattern.matches(text):
-                    return not rule.is_negated
+        for name in self.names if self.layers else ():
+            for layer in self.layers:
+                verdict = layer.verdict(parts, is_folder=is_folder) if layer.name == name else None
+                if verdict is not None:
+                    return verdict
         return False
 
 
