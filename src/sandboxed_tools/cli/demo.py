@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 
 import anyio
 import anyio.to_thread
 import typer
-from rich import box
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.padding import Padding
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
 
 from sandboxed_tools.cli import exit_codes, options
-from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
+from sandboxed_tools.cli.console import errors_end_the_program, print_json
 from sandboxed_tools.cli.demo_attacks import ATTACKS, Attack, script_path, titles
-from sandboxed_tools.cli.demo_host import Bait, HostReport, set_bait
+from sandboxed_tools.cli.demo_host import Bait, set_bait
+from sandboxed_tools.cli.demo_view import Outcome, Verdict, show
 from sandboxed_tools.runtime import Toolbox
 from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
 from sandboxed_tools.sandbox.contract import Sandbox
@@ -36,39 +29,6 @@ LEFTOVER_DEADLINE_S = 10.0
 _ESCAPED = re.compile(r"^ESCAPED-.*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one attack came to. ``fault`` says how it was not contained, or is ``None``."""
-
-    id: str
-    title: str
-    happened: str
-    stopped_by: str
-    seconds: float
-    fault: str | None
-
-    @property
-    def is_contained(self) -> bool:
-        return self.fault is None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """All outcomes, and the state of the host and of the engine afterwards."""
-
-    outcomes: tuple[Outcome, ...]
-    host: HostReport
-    left_on_engine: tuple[str, ...]
-
-    @property
-    def is_contained(self) -> bool:
-        return (
-            all(outcome.is_contained for outcome in self.outcomes)
-            and self.host.is_untouched
-            and not self.left_on_engine
-        )
-
-
 def demo(as_json: options.Json = False) -> None:
     """Run a hostile script and watch it do no harm.
 
@@ -78,17 +38,26 @@ def demo(as_json: options.Json = False) -> None:
         script = script_path()
         with set_bait(script) as bait:
             known = titles(script.read_text(encoding="utf-8"))
+
+            def run(on_start: Callable[[str], None], on_end: Callable[[Outcome], None]) -> Verdict:
+                return anyio.run(_run, bait, known, on_start, on_end)
+
             if as_json:
-                verdict = anyio.run(_run, bait, known, lambda _: None, lambda _: None)
+                verdict = run(lambda _: None, lambda _: None)
             else:
-                verdict = _shown(bait, known)
+                verdict = show(run, bait, total=len(ATTACKS))
     if as_json:
-        print_json({"contained": verdict.is_contained, **_as_object(verdict)})
+        found = asdict(verdict)
+        print_json(
+            {
+                "contained": verdict.is_contained,
+                "attacks": found["outcomes"],
+                "host": found["host"],
+                "left_on_engine": found["left_on_engine"],
+            }
+        )
     if not verdict.is_contained:
         raise typer.Exit(exit_codes.FAILED)
-
-
-# ---- running
 
 
 async def _run(
@@ -180,127 +149,3 @@ def _left_on_engine() -> tuple[str, ...]:
             time.sleep(0.1)
     finally:
         api.close()
-
-
-# ---- showing
-
-
-def _shown(bait: Bait, known: dict[str, str]) -> Verdict:
-    console = out()
-    outcomes: list[Outcome] = []
-    if not console.is_terminal:
-        verdict = anyio.run(
-            _run,
-            bait,
-            known,
-            lambda title: stderr().print(f"trying to {title} …", style="dim"),
-            outcomes.append,
-        )
-        console.print(_table(outcomes, plain=True))
-        console.print(_summary(verdict, plain=True))
-        return verdict
-    console.print(_headline(bait))
-    with _live(outcomes, len(ATTACKS)) as (started, ended):
-        verdict = anyio.run(_run, bait, known, started, ended)
-    console.print(_summary(verdict, plain=False))
-    return verdict
-
-
-@contextlib.contextmanager
-def _live(
-    outcomes: list[Outcome], total: int
-) -> Iterator[tuple[Callable[[str], None], Callable[[Outcome], None]]]:
-    with Live(console=out(), refresh_per_second=12, transient=False) as live:
-
-        def started(title: str) -> None:
-            busy = Spinner("dots", Text(f" {len(outcomes) + 1}/{total}  {title} …", style="dim"))
-            live.update(Group(_table(outcomes, plain=False), Padding(busy, (0, 2))))
-
-        def ended(outcome: Outcome) -> None:
-            outcomes.append(outcome)
-            live.update(_table(outcomes, plain=False), refresh=True)
-
-        yield started, ended
-
-
-def _headline(bait: Bait) -> RenderableType:
-    text = Text.assemble(
-        ("A hostile script, ", "bold"),
-        (f"{len(ATTACKS)} attacks", "bold red"),
-        (", each through the real path: ", "bold"),
-        ("Toolbox → Bash → placement → container", "bold cyan"),
-        "\n",
-        (f"bait: {bait.workspace}, a secret beside it, port {bait.port}", "dim"),
-    )
-    return Padding(text, (1, 2))
-
-
-def _table(outcomes: list[Outcome], *, plain: bool) -> Table:
-    table = Table(
-        box=None if plain else box.ROUNDED,
-        border_style="dim",
-        header_style="" if plain else "bold",
-        pad_edge=not plain,
-    )
-    table.add_column("" if plain else " ", no_wrap=True)
-    table.add_column("the attack tried to", no_wrap=plain)
-    table.add_column("what happened", no_wrap=plain)
-    table.add_column("stopped by", no_wrap=plain)
-    table.add_column("time", justify="right", no_wrap=True)
-    for outcome in outcomes:
-        mark = safe("✓", "bold green") if outcome.is_contained else safe("✗", "bold red")
-        if plain:
-            mark = safe("contained" if outcome.is_contained else "ESCAPED")
-        table.add_row(
-            mark,
-            safe(outcome.title, one_line=True),
-            safe(outcome.fault or outcome.happened, "" if plain else "dim", one_line=True),
-            safe(outcome.stopped_by, "" if plain else "yellow", one_line=True),
-            f"{outcome.seconds:.1f} s",
-        )
-    return table
-
-
-def _summary(verdict: Verdict, *, plain: bool) -> RenderableType:
-    host = verdict.host
-    facts = (
-        (
-            not host.changed,
-            f"{host.files} files of the host unchanged: content, mode, owner, time",
-            f"changed on the host: {', '.join(host.changed)}",
-        ),
-        (
-            not host.connections,
-            "no connection reached the host",
-            f"{host.connections} connections reached the host",
-        ),
-        (
-            not host.daemons,
-            "no process left behind",
-            f"processes left behind: {', '.join(map(str, host.daemons))}",
-        ),
-        (
-            not verdict.left_on_engine,
-            "no container or volume left behind",
-            f"left on the engine: {', '.join(verdict.left_on_engine)}",
-        ),
-    )
-    lines = [
-        safe("✓ " if good else "✗ ", "bold green" if good else "bold red")
-        + safe(yes if good else no, one_line=True)
-        for good, yes, no in facts
-    ]
-    contained = sum(outcome.is_contained for outcome in verdict.outcomes)
-    seconds = sum(outcome.seconds for outcome in verdict.outcomes)
-    closing = f"{contained} of {len(verdict.outcomes)} attacks contained in {seconds:.0f} s."
-    style = "bold green" if verdict.is_contained else "bold red"
-    summary = Group(Text(), *lines, Text(), safe(closing, style))
-    return summary if plain else Padding(summary, (0, 2, 1, 2))
-
-
-def _as_object(verdict: Verdict) -> dict[str, object]:
-    return {
-        "attacks": list(verdict.outcomes),
-        "host": verdict.host,
-        "left_on_engine": list(verdict.left_on_engine),
-    }
