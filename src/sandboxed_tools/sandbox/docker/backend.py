@@ -305,8 +305,8 @@ class DockerSandbox:
         )
 
     def _look_after(self) -> bool:
-        for image_id in self._moulds.refresh():
-            self._pool.drop_image(image_id)
+        for old_id, image in self._moulds.refresh():
+            self._pool.replace_image(old_id, image)
         return self._moulds.has_work()
 
 

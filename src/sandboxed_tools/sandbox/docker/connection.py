@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import ssl
 import subprocess
@@ -61,15 +62,9 @@ class Connection:
 
     def is_alive(self) -> bool:
         """Whether the other side still holds the connection and has said nothing yet."""
-        if isinstance(self._socket, ssl.SSLSocket):
-            return not self.has_buffered()
-        try:
-            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLIN)
+        return not poll.poll(0) and not self.has_buffered()
 
     def close(self) -> None:
         """Give the lease back; safe to call more than once."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sandboxed_tools.errors import SandboxUnavailable
+from sandboxed_tools.errors import ImageRefused, ImageUnavailable, SandboxUnavailable
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.create import Mould
@@ -65,8 +65,12 @@ class Moulds:
             return Mould(spec, image, "none", cgroup_parent=self._cgroup_parent)
         return Mould(spec, image, "volume", volume, cgroup_parent=self._cgroup_parent)
 
-    def refresh(self) -> Iterable[str]:
-        """Ask again about images in use; returns the ids that no reference in use leads to now."""
+    def refresh(self) -> Iterable[tuple[str, ResolvedImage | None]]:
+        """Ask again about images in use.
+
+        Returns each id that its reference does not lead to any more, with what it leads to now. An
+        engine that does not answer says nothing about its images.
+        """
         now = time.monotonic()
         with self._lock:
             due = [
@@ -74,16 +78,20 @@ class Moulds:
                 for reference, known in self._known.items()
                 if now - known.used_at < IN_USE_S and now - known.asked_at >= REFRESH_S
             ]
-        stale = []
+        stale: list[tuple[str, ResolvedImage | None]] = []
         for reference, old_id in due:
             try:
-                if self._ask(reference).id != old_id:
-                    stale.append(old_id)
-            except SandboxUnavailable as error:
-                _log.info("the image %s cannot be resolved any more: %s", reference, error)
+                image = self._ask(reference)
+            except (ImageUnavailable, ImageRefused) as error:
+                _log.info("the image %s cannot be used any more: %s", reference, error)
                 with self._lock:
                     self._known.pop(reference, None)
-                stale.append(old_id)
+                stale.append((old_id, None))
+            except SandboxUnavailable as error:
+                _log.info("the engine cannot be asked about %s: %s", reference, error)
+            else:
+                if image.id != old_id:
+                    stale.append((old_id, image))
         return stale
 
     def has_work(self) -> bool:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import tenacity
@@ -16,6 +16,7 @@ import tenacity
 from sandboxed_tools.errors import SandboxedToolsError, SandboxUnavailable
 from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
+from sandboxed_tools.sandbox.docker.images import ResolvedImage
 from sandboxed_tools.sandbox.docker.moulds import shelf_mould
 from sandboxed_tools.sandbox.docker.shelf import MAX_AGE_S, Shelf
 
@@ -33,6 +34,21 @@ FIRST_FILL_DELAY_S = 0.2
 
 WAIT_FOR_FILL_S = 10.0
 TICK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What two containers must have in common to replace each other.
+
+    ``folder`` is what the workspace's path leads to; ``version`` what its view would show.
+    """
+
+    mould: Mould
+    folder: tuple[int, ...] = ()
+    version: Hashable = None
+
+    def with_image(self, image: ResolvedImage) -> _Key:
+        return replace(self, mould=replace(self.mould, image=image))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,7 @@ class Pool:
         self._before_fill = before_fill
         self._on_tick = on_tick
         self._changed = threading.Condition()
-        self._shelves: dict[Hashable, Shelf] = {}
+        self._shelves: dict[_Key, Shelf] = {}
         self._fillers = ThreadPoolExecutor(FILLERS, thread_name_prefix="sandbox-pool-fill")
         self._keeper: threading.Thread | None = None
         self._closed = False
@@ -89,7 +105,7 @@ class Pool:
             return None
         deadline = time.monotonic() + WAIT_FOR_FILL_S
         with self._changed:
-            shelf = self._shelf(key, mould)
+            shelf = self._shelf(key)
             shelf.note_use(time.monotonic())
             while True:
                 while shelf.ready:
@@ -114,7 +130,7 @@ class Pool:
         if key is None:
             return
         with self._changed:
-            shelf = self._shelf(key, mould)
+            shelf = self._shelf(key)
             # A copy of the workspace would be of the past by the time it is used.
             shelf.is_usable = view_kind != "copy"
             shelf.active_at = min(shelf.active_at, time.monotonic() + FIRST_FILL_DELAY_S)
@@ -132,7 +148,7 @@ class Pool:
             raise SandboxUnavailable("containers of this kind cannot be made ahead of the call")
         deadline = time.monotonic() + timeout_s
         with self._changed:
-            shelf = self._shelf(key, mould)
+            shelf = self._shelf(key)
             shelf.pinned = count
             shelf.active_at = 0.0
             failures = shelf.failures
@@ -150,16 +166,26 @@ class Pool:
                     )
             return len(shelf.ready)
 
-    def drop_image(self, image_id: str) -> None:
-        """Empty the shelves of an image that its reference does not lead to any more."""
+    def replace_image(self, old_id: str, image: ResolvedImage | None) -> None:
+        """Empty the shelves of an image that its reference does not lead to any more.
+
+        The shelves of ``image``, where it leads now, are filled in their place.
+        """
         with self._changed:
             for key, shelf in list(self._shelves.items()):
-                if shelf.mould.image.id == image_id:
-                    del self._shelves[key]
-                    shelf.is_usable = False
-                    for container in shelf.ready:
-                        self._dispose(container)
-                    shelf.ready.clear()
+                if shelf.mould.image.id != old_id:
+                    continue
+                del self._shelves[key]
+                shelf.is_usable = False
+                for container in shelf.ready:
+                    self._dispose(container)
+                shelf.ready.clear()
+                if image is not None:
+                    successor = self._shelf(key.with_image(image))
+                    successor.pinned = max(successor.pinned, shelf.pinned)
+                    successor.active_at = min(successor.active_at, shelf.active_at)
+                    successor.used_at = max(successor.used_at, shelf.used_at)
+            self._changed.notify_all()
 
     def status(self) -> list[ShelfStatus]:
         now = time.monotonic()
@@ -195,14 +221,13 @@ class Pool:
 
     # ---- keys ----
 
-    def _key(self, mould: Mould) -> Hashable | None:
-        """What two containers must have in common to replace each other; ``None``: never made
-        ahead."""
+    def _key(self, mould: Mould) -> _Key | None:
+        """The shelf's key; ``None`` when such containers are never made ahead."""
         if mould.launcher == "none":
             return None
         workspace = mould.spec.workspace
         if workspace is None:
-            return shelf_mould(mould)
+            return _Key(shelf_mould(mould))
         if workspace.view == "copy":
             return None
         version: Callable[..., Hashable] | None = getattr(self._views, "version", None)
@@ -212,19 +237,16 @@ class Pool:
             folder = os.stat(workspace.source)
         except OSError:
             return None
-        return (
+        return _Key(
             shelf_mould(mould),
-            folder.st_dev,
-            folder.st_ino,
-            folder.st_uid,
-            folder.st_gid,
+            (folder.st_dev, folder.st_ino, folder.st_uid, folder.st_gid),
             version(workspace) if version is not None else None,
         )
 
-    def _shelf(self, key: Hashable, mould: Mould) -> Shelf:
+    def _shelf(self, key: _Key) -> Shelf:
         shelf = self._shelves.get(key)
         if shelf is None:
-            shelf = self._shelves[key] = Shelf(shelf_mould(mould))
+            shelf = self._shelves[key] = Shelf(key.mould)
         return shelf
 
     # ---- filling ----

@@ -1,0 +1,445 @@
+"""Containers made ahead of the call: used once, replaced, given up, never shared."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import docker
+import pytest
+from tests.sandbox.docker.proxy import CuttableProxy
+from tests.sandbox.docker.running import ENV
+
+from sandboxed_tools.errors import SandboxUnavailable
+from sandboxed_tools.sandbox.admission import AdmissionLimits
+from sandboxed_tools.sandbox.contract import SandboxSpec, WorkspaceMount
+from sandboxed_tools.sandbox.docker.backend import DockerSandbox
+from sandboxed_tools.sandbox.docker.call import Caller
+from sandboxed_tools.sandbox.docker.endpoints import Endpoint
+from sandboxed_tools.sandbox.docker.engine import Engine, ask_engine
+from sandboxed_tools.sandbox.docker.images import image_tag
+from sandboxed_tools.tool.command import Command
+from sandboxed_tools.tool.limits import Limits
+from sandboxed_tools.tool.result import ExecResult
+from sandboxed_tools.tool.state import installation_id
+from sandboxed_tools.workspace.views import WorkspaceViews
+
+pytestmark = pytest.mark.engine
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 20) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)
+
+
+def containers(api: docker.APIClient, *, kind: str, pid: int | None = None) -> list[str]:
+    labels = [
+        f"sandboxed-tools.installation={installation_id()}",
+        f"sandboxed-tools.kind={kind}",
+    ]
+    if pid is not None:
+        labels.append(f"sandboxed-tools.pid={pid}")
+    return [c["Id"] for c in api.containers(all=True, filters={"label": labels})]
+
+
+def call(box: DockerSandbox, spec: SandboxSpec, text: str) -> ExecResult:
+    return anyio.run(box.run, spec, Command(("bash", "-c", text), env=ENV))
+
+
+def ready(box: DockerSandbox) -> int:
+    return sum(shelf.ready for shelf in box.status().shelves)
+
+
+@pytest.fixture
+def box(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
+    box = DockerSandbox(engine, views=WorkspaceViews())
+    yield box
+    box.close()
+
+
+@pytest.fixture
+def spec(base_image: str) -> SandboxSpec:
+    return SandboxSpec(base_image, limits=Limits.of(memory_bytes="64m"))
+
+
+def test_warm_container_serves_one_call_and_is_gone(
+    box: DockerSandbox, spec: SandboxSpec, api: docker.APIClient
+) -> None:
+    assert anyio.run(box.prewarm, spec, 2) == 2
+    warm = set(containers(api, kind="warm"))
+    text = "cat /tmp/mark 2>/dev/null; echo mine >/tmp/mark; (sleep 1000 &) ; id -u"
+    results = [call(box, spec, text) for _ in range(4)]
+    outputs = [result.stdout for result in results]
+    assert all(output.count(b"\n") == 1 for output in outputs)
+    assert len(set(outputs)) == (4 if os.geteuid() == 0 else 1)
+    assert all(result.exit_code == 0 for result in results)
+    eventually(lambda: not warm & set(containers(api, kind="warm")))
+
+
+def test_shelf_is_filled_again_behind_the_calls(box: DockerSandbox, spec: SandboxSpec) -> None:
+    call(box, spec, "true")
+    eventually(lambda: ready(box) >= 2)
+    before = time.monotonic()
+    result = call(box, spec, "echo warm")
+    assert result.stdout == b"warm\n"
+    assert result.phases.start_s < 0.05 < time.monotonic() - before + 0.05
+    eventually(lambda: ready(box) >= 2)
+
+
+def test_program_that_makes_one_call_starts_nothing_ahead(
+    engine: Engine, spec: SandboxSpec, api: docker.APIClient
+) -> None:
+    box = DockerSandbox(engine)
+    call(box, spec, "true")
+    box.close()
+    assert not containers(api, kind="warm", pid=os.getpid())
+
+
+def test_limits_that_travel_with_the_command_share_a_shelf_and_hold(
+    box: DockerSandbox, spec: SandboxSpec
+) -> None:
+    anyio.run(box.prewarm, spec, 2)
+    quick = SandboxSpec(
+        spec.image, limits=spec.limits.model_copy(update={"wall_s": 0.5, "file_bytes": 1000})
+    )
+    result = call(box, quick, "head -c 5000 /dev/zero >/tmp/x; sleep 100")
+    assert (result.status, len(box.status().shelves)) == ("timeout", 1)
+    assert result.phases.start_s < 0.1
+    assert call(box, quick, "exec head -c 5000 /dev/zero >/tmp/x").status == "disk_limit"
+
+
+def test_other_limits_are_another_shelf(box: DockerSandbox, spec: SandboxSpec) -> None:
+    anyio.run(box.prewarm, spec, 1)
+    other = SandboxSpec(spec.image, limits=spec.limits.model_copy(update={"pids": 20}))
+    assert call(box, other, "cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max").stdout in (
+        b"21\n",
+    )
+    assert len(box.status().shelves) == 2
+
+
+def test_environment_is_each_calls_own(box: DockerSandbox, spec: SandboxSpec) -> None:
+    anyio.run(box.prewarm, spec, 2)
+    for word in ("first", "second"):
+        command = Command(("sh", "-c", "echo $WORD"), env={"WORD": word})
+        assert anyio.run(box.run, spec, command).stdout_text == f"{word}\n"
+
+
+def test_dead_container_on_the_shelf_is_passed_over(
+    box: DockerSandbox, spec: SandboxSpec, api: docker.APIClient
+) -> None:
+    anyio.run(box.prewarm, spec, 3)
+    for container in containers(api, kind="warm"):
+        api.kill(container)
+    result = call(box, spec, "echo served")
+    assert (result.status, result.stdout) == ("exited", b"served\n")
+
+
+def test_changed_image_empties_its_shelf(
+    engine: Engine, base_image: str, api: docker.APIClient
+) -> None:
+    name = "sandboxed-tools-test/moving"
+
+    def point_to(text: str) -> str:
+        made = api.create_container_from_config(  # type: ignore[no-untyped-call]
+            {"Image": image_tag(base_image), "Env": [f"VERSION={text}"]}, None
+        )
+        try:
+            return str(api.commit(made["Id"], name, "here")["Id"])
+        finally:
+            api.remove_container(made["Id"])
+
+    images = [point_to("one")]
+    box = DockerSandbox(engine)
+    try:
+        spec = SandboxSpec(f"{name}:here", limits=Limits.of(memory_bytes="64m"))
+        anyio.run(box.prewarm, spec, 2)
+        old = set(containers(api, kind="warm", pid=os.getpid()))
+        images.append(point_to("two"))
+        eventually(lambda: call(box, spec, "true").image == images[1])
+        eventually(lambda: not old & set(containers(api, kind="warm", pid=os.getpid())))
+        eventually(lambda: ready(box) == 2)  # what was asked for stands ready again
+    finally:
+        box.close()
+        for image in images:
+            api.remove_image(image, force=True)
+
+
+def test_closing_leaves_nothing(
+    engine: Engine, spec: SandboxSpec, api: docker.APIClient, tmp_path: Path
+) -> None:
+    box = DockerSandbox(engine, views=WorkspaceViews())
+    mounted = SandboxSpec(spec.image, limits=spec.limits, workspace=WorkspaceMount(tmp_path))
+    anyio.run(box.prewarm, spec, 2)
+    anyio.run(box.prewarm, mounted, 2)
+    box.close()
+    assert not containers(api, kind="warm", pid=os.getpid())
+    labels = [f"sandboxed-tools.installation={installation_id()}", "sandboxed-tools.kind=view"]
+    assert not [
+        v
+        for v in api.volumes(filters={"label": labels})["Volumes"] or []
+        if v["Labels"]["sandboxed-tools.pid"] == str(os.getpid())
+    ]
+
+
+def test_warm_workspace_shows_what_the_host_changed_meanwhile(
+    box: DockerSandbox, spec: SandboxSpec, tmp_path: Path
+) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    (workspace / "a").write_text("old")
+    (workspace / "gone").write_text("x")
+    mounted = SandboxSpec(spec.image, limits=spec.limits, workspace=WorkspaceMount(workspace))
+    anyio.run(box.prewarm, mounted, 2)
+    (workspace / "a").write_text("new")
+    (workspace / "gone").unlink()
+    (workspace / "more").mkdir()
+    result = call(box, mounted, "cat a; ls; echo mine >a; cat a")
+    assert result.stdout == b"newa\nmore\nmine\n"
+    assert result.phases.start_s < 0.1
+    assert call(box, mounted, "cat a").stdout == b"new"
+
+
+def test_workspace_that_was_replaced_is_another_shelf(
+    box: DockerSandbox, spec: SandboxSpec, tmp_path: Path
+) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    mounted = SandboxSpec(spec.image, limits=spec.limits, workspace=WorkspaceMount(workspace))
+    anyio.run(box.prewarm, mounted, 1)
+    workspace.rename(tmp_path / "old")
+    workspace.mkdir()
+    (workspace / "here").touch()
+    assert call(box, mounted, "ls").stdout == b"here\n"
+
+
+def test_prewarm_that_cannot_work_says_why(box: DockerSandbox, spec: SandboxSpec) -> None:
+    bad = SandboxSpec(spec.image, runtime="no-such-runtime")
+    with pytest.raises(SandboxUnavailable) as failure:
+        anyio.run(box.prewarm, bad, 1)
+    assert "no-such-runtime" in (failure.value.operator_detail or "")
+    assert box.status().shelves[0].last_error
+
+
+def test_filling_backs_off_while_the_engine_is_gone_and_goes_on_after(
+    engine: Engine, spec: SandboxSpec, tmp_path: Path
+) -> None:
+    target = engine.endpoint.socket_path
+    assert target is not None
+    proxy = CuttableProxy(tmp_path / "engine.sock", target)
+    found = ask_engine(Endpoint(f"unix://{proxy.path}", source="a test", is_explicit=True))
+    assert isinstance(found, Engine)
+    box = DockerSandbox(found)
+    try:
+        anyio.run(box.prewarm, spec, 2)
+        proxy.cut()
+        with pytest.raises(SandboxUnavailable):
+            call(box, spec, "true")
+        eventually(lambda: any(s.failures for s in box.status().shelves), within_s=30)
+        proxy.mend()
+        eventually(lambda: ready(box) == 2, within_s=40)
+        assert call(box, spec, "exit 3").exit_code == 3
+    finally:
+        proxy.mend()
+        box.close()
+        proxy.close()
+
+
+def test_threads_and_event_loops_share_one_pool(box: DockerSandbox, spec: SandboxSpec) -> None:
+    anyio.run(box.prewarm, spec, 4)
+    outputs: list[bytes] = []
+
+    def thread(number: int) -> None:
+        async def main() -> None:
+            for turn in range(3):
+                text = f"{number}.{turn}"
+                command = Command(("echo", text), env=ENV)
+                result = await box.run(spec, command)
+                assert result.stdout_text == f"{text}\n"
+                outputs.append(result.stdout)
+
+        anyio.run(main, backend=("asyncio", "trio")[number % 2])
+
+    threads = [threading.Thread(target=thread, args=(number,)) for number in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(120)
+    assert len(outputs) == len(set(outputs)) == 18
+
+
+def test_gate_bounds_the_calls_and_reports(engine: Engine, spec: SandboxSpec) -> None:
+    box = DockerSandbox(engine, warm=False, admission=AdmissionLimits(calls=1))
+    queued: list[float] = []
+
+    async def one(key: str) -> None:
+        command = Command(("sleep", "0.3"), env=ENV)
+        result = await box.run(spec, command, caller=Caller(key=key))
+        queued.append(result.phases.queue_s)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(one, "a")
+            group.start_soon(one, "b")
+            await anyio.to_thread.run_sync(eventually, lambda: box.status().waiting == 1)
+            assert box.status().running == 1
+            assert {call.state for call in box.status().calls} >= {"waiting"}
+
+    try:
+        anyio.run(main)
+    finally:
+        box.close()
+    assert min(queued) < 0.2 < max(queued)
+
+
+OWNER = """
+import anyio, sys
+from sandboxed_tools.sandbox.contract import SandboxSpec
+from sandboxed_tools.sandbox.docker import DockerSandbox, find_engine
+from sandboxed_tools.tool.command import Command
+from sandboxed_tools.tool.limits import Limits
+
+async def main():
+    box = DockerSandbox(find_engine())
+    spec = SandboxSpec(sys.argv[1], limits=Limits(memory_bytes=64 << 20))
+    await box.prewarm(spec, 5)
+    command = Command(("bash", "-c", "trap '' TERM HUP; sleep 1000 & wait"),
+                      env={"PATH": "/usr/bin:/bin"})
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(box.run, spec, command)
+        while True:
+            calls = [call.state for call in box.status().calls]
+            if calls == ["running"] * 5 and sum(s.ready for s in box.status().shelves) >= 5:
+                break
+            await anyio.sleep(0.05)
+        print("ready", flush=True)
+
+anyio.run(main)
+"""
+
+
+def test_killed_owner_takes_five_idle_and_five_busy_containers_along(
+    base_image: str, api: docker.APIClient
+) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, base_image], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    with owner, owner.stdout:
+        try:
+            assert owner.stdout.readline() == "ready\n"
+            assert len(containers(api, kind="warm", pid=owner.pid)) >= 10
+        finally:
+            owner.send_signal(signal.SIGKILL)
+            owner.wait(30)
+    eventually(lambda: not containers(api, kind="warm", pid=owner.pid), within_s=10)
+
+
+def test_forked_child_shares_neither_shelf_nor_lease_and_can_call(
+    engine: Engine, base_image: str, api: docker.APIClient, tmp_path: Path
+) -> None:
+    source = """
+import anyio, os, sys
+from sandboxed_tools.sandbox.contract import SandboxSpec
+from sandboxed_tools.sandbox.docker import DockerSandbox, find_engine
+from sandboxed_tools.tool.command import Command
+from sandboxed_tools.tool.limits import Limits
+
+box = DockerSandbox(find_engine())
+spec = SandboxSpec(sys.argv[1], limits=Limits(memory_bytes=64 << 20))
+anyio.run(box.prewarm, spec, 2)
+child = os.fork()
+if child == 0:
+    print("child shelves", len(box.status().shelves), flush=True)
+    result = anyio.run(box.run, spec, Command(("echo", "from the child"), env={"PATH": "/bin"}))
+    print(result.stdout_text, end="", flush=True)
+    box.close()
+    print("child closed", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+sys.stdin.readline()
+ready = sum(shelf.ready for shelf in box.status().shelves)
+print("parent has", ready, flush=True)
+os._exit(0)
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", source, base_image],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    assert parent.stdin is not None
+    with parent, parent.stdout, parent.stdin:
+        try:
+            assert parent.stdout.readline() == "child shelves 0\n"
+            assert parent.stdout.readline() == "from the child\n"
+            assert parent.stdout.readline() == "child closed\n"
+            assert len(containers(api, kind="warm", pid=parent.pid)) == 2
+            parent.stdin.write("\n")
+            parent.stdin.flush()
+            assert parent.stdout.readline() == "parent has 2\n"
+            parent.wait(30)
+            # The child lives on, and does not keep the parent's containers.
+            os.killpg(parent.pid, 0)
+            eventually(lambda: not containers(api, kind="warm", pid=parent.pid), within_s=10)
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_five_hundred_calls_with_random_ends_leave_nothing_and_mix_nothing(
+    engine: Engine, spec: SandboxSpec, api: docker.APIClient
+) -> None:
+    box = DockerSandbox(engine)
+    numbers = random.Random(7)
+    wrong: list[tuple[str, object]] = []
+    left = list(range(500))
+
+    async def worker() -> None:
+        while left:
+            number = left.pop()
+            token = f"token-{number}-{numbers.random()}"
+            kind = numbers.choice(["plain", "plain", "timeout", "cancel", "silent cancel"])
+            text = f"echo {token}; cat; (sleep 1000 &); " + ("" if kind == "plain" else "sleep 100")
+            limits = spec.limits.model_copy(update={"wall_s": 0.05 if kind == "timeout" else 60.0})
+            command = Command(("bash", "-c", text), env={**ENV, "T": token}, stdin=token.encode())
+            with anyio.move_on_after(numbers.random() / 4) as scope:
+                scope.shield = kind in ("plain", "timeout")
+                if scope.shield:
+                    scope.deadline = float("inf")
+                result = await box.run(SandboxSpec(spec.image, limits=limits), command)
+                text = result.stdout_text
+                whole = f"{token}\n{token}"
+                expected = "timeout" if kind == "timeout" else "exited"
+                if result.status != expected or not whole.startswith(text):
+                    wrong.append((kind, result))
+                if kind == "plain" and text != whole:
+                    wrong.append((kind, result))
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(worker)
+
+    try:
+        anyio.run(main)
+    finally:
+        box.close()
+    assert wrong == []
+    for kind in ("warm", "call"):
+        assert not containers(api, kind=kind, pid=os.getpid())
+    assert box.status().cleanup_failures == 0

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sandboxed_tools.errors import Overloaded
+from sandboxed_tools.sandbox.admission import Admission, AdmissionLimits
+from sandboxed_tools.sandbox.budget import Budget, Budgets, Spent
+from sandboxed_tools.sandbox.host_guard import HostGuard, HostLimits
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.005)
+
+
+def enter_in_order(gate: Admission, asked: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Let everybody ask while the gate is full, then let them in one by one; who came when."""
+    order: list[tuple[str, int]] = []
+    gate.enter()
+    threads = []
+    for number, (key, priority) in enumerate(asked):
+
+        def one(key: str = key, priority: int = priority) -> None:
+            gate.enter(key=key, priority=priority)
+            order.append((key, priority))
+            gate.leave()
+
+        threads.append(threading.Thread(target=one))
+        threads[-1].start()
+        eventually(lambda number=number: gate.status().waiting == number + 1)  # type: ignore[misc]
+    gate.leave()
+    for thread in threads:
+        thread.join(10)
+    assert gate.status().running == 0
+    return order
+
+
+def test_no_more_calls_than_allowed_run_at_once() -> None:
+    gate = Admission(AdmissionLimits(calls=3))
+    most = running = 0
+    lock = threading.Lock()
+
+    def one() -> None:
+        nonlocal most, running
+        for _ in range(50):
+            gate.enter()
+            with lock:
+                running += 1
+                most = max(most, running)
+            with lock:
+                running -= 1
+            gate.leave()
+
+    threads = [threading.Thread(target=one) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert most <= 3
+    assert (gate.status().running, gate.status().waiting) == (0, 0)
+
+
+def test_keys_take_turns() -> None:
+    gate = Admission(AdmissionLimits(calls=1))
+    order = enter_in_order(gate, [("many", 0)] * 4 + [("one", 0)])
+    assert order.index(("one", 0)) == 1
+
+
+def test_higher_priority_goes_first() -> None:
+    gate = Admission(AdmissionLimits(calls=1))
+    assert enter_in_order(gate, [("a", 0), ("b", 5), ("c", 1)]) == [("b", 5), ("c", 1), ("a", 0)]
+
+
+def test_full_queue_is_refused_at_once_and_says_so() -> None:
+    gate = Admission(AdmissionLimits(calls=1, queue=0))
+    with pytest.raises(Overloaded) as refused:
+        gate.enter()
+    assert refused.value.what == "queue"
+
+
+def test_wait_has_a_deadline_that_names_what_was_full() -> None:
+    gate = Admission(AdmissionLimits(calls=1, queue_s=0.05))
+    gate.enter()
+    with pytest.raises(Overloaded) as refused:
+        gate.enter()
+    assert refused.value.what == "calls"
+    assert gate.status().waiting == 0
+    gate.leave()
+    assert gate.enter() < 1
+
+
+def test_call_that_is_not_wanted_any_more_gives_up_its_place_in_the_queue() -> None:
+    gate = Admission(AdmissionLimits(calls=1))
+    gate.enter()
+    with pytest.raises(Overloaded):
+        gate.enter(is_wanted=lambda: False)
+    assert gate.status().waiting == 0
+
+
+def test_host_that_lacks_something_holds_calls_back_until_it_has_it_again() -> None:
+    lacking = ["host memory"]
+    gate = Admission(
+        AdmissionLimits(calls=5, queue_s=0.05), host_is_full=lambda: lacking[0] if lacking else ""
+    )
+    gate.enter()  # the first call is let in: else nothing would ever run on a small host
+    with pytest.raises(Overloaded) as refused:
+        gate.enter()
+    assert refused.value.what == "host memory"
+    lacking.clear()
+    gate.enter()
+    assert gate.status().running == 2
+
+
+def test_guard_names_what_this_host_lacks(tmp_path: Path) -> None:
+    huge = 1 << 60
+    assert HostGuard(HostLimits(memory_bytes=huge)).lacking() == "host memory"
+    free = HostLimits(memory_bytes=0, memory_share=0, disk_bytes=huge, load_per_cpu=1e9)
+    assert HostGuard(free, folders=(tmp_path,)).lacking() == "host disk"
+    assert HostGuard(free, folders=(tmp_path / "not here",)).lacking() == ""
+    never = HostLimits(memory_bytes=0, memory_share=0, disk_bytes=0, load_per_cpu=-1)
+    assert HostGuard(never).lacking() == "host load"
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent", "what"),
+    [
+        (Budget(calls=2), Spent(0, 0), "budget: calls"),
+        (Budget(container_s=3), Spent(2, 0), "budget: container seconds"),
+        (Budget(cpu_s=3), Spent(9, 2), "budget: processor seconds"),
+    ],
+)
+def test_used_up_budget_refuses_its_key_and_no_other(
+    budget: Budget, spent: Spent, what: str
+) -> None:
+    budgets = Budgets(budget)
+    for _ in range(2):
+        budgets.open_call("a")
+        budgets.close_call("a", spent)
+    with pytest.raises(Overloaded) as refused:
+        budgets.open_call("a")
+    assert refused.value.what == what
+    budgets.open_call("b")
+
+
+def test_running_calls_count_and_old_ones_are_forgotten() -> None:
+    budgets = Budgets(Budget(calls=1, per_s=0.1))
+    budgets.open_call("a")
+    with pytest.raises(Overloaded):
+        budgets.open_call("a")
+    budgets.close_call("a", Spent(1, 1))
+
+    def is_free() -> bool:
+        try:
+            budgets.open_call("a")
+        except Overloaded:
+            return False
+        return True
+
+    eventually(is_free)
