@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sandboxed_tools.cli import defaults, policy, tools
+from sandboxed_tools.cli import audit, defaults, policy, tools
 from sandboxed_tools.cli.call import call
 from sandboxed_tools.cli.demo import demo
 from sandboxed_tools.cli.engine import doctor, gc, images, ps, setup
@@ -38,6 +38,7 @@ app.add_typer(tools.app, name="tools")
 app.command()(lint)
 app.add_typer(defaults.app, name="defaults")
 app.add_typer(policy.app, name="policy")
+app.add_typer(audit.app, name="audit")
 app.command()(demo)
 app.command()(doctor)
 app.command()(ps)

@@ -34,7 +34,7 @@ class CommandRun:
         on_output: OutputSink | None,
     ) -> None:
         self.placement = placement
-        self._spec = spec
+        self.spec = spec
         self._workspace = workspace
         self._policy = policy
         self._open_sandbox = open_sandbox
@@ -51,7 +51,7 @@ class CommandRun:
             if result is not None:
                 return result
         sandbox = await self._open_sandbox()
-        return await sandbox.run(self._spec, command, self._on_output)
+        return await sandbox.run(self.spec, command, self._on_output)
 
     async def _on_host(self, command: Command) -> ExecResult | None:
         """The result of a host run; ``None`` when the gate refused something, so it counts not."""
@@ -61,7 +61,7 @@ class CommandRun:
             command,
             workspace=self._workspace,
             read_roots=tuple(Path(root) for root in self._policy.read_roots),
-            limits=self._spec.limits,
+            limits=self.spec.limits,
             on_output=self._on_output,
             trusted_git=self._policy.trusted_workspace,
         )

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandboxed_tools.errors import NotMovable, PermissionDenied
+from sandboxed_tools.errors import NotMovable, PermissionDenied, ToolFailed
 from sandboxed_tools.policy import (
     MergedPolicy,
     Placement,
@@ -103,9 +103,31 @@ class PreparedCall:
     placement: Placement
     decision: PermissionDecision
 
+    @property
+    def timeout_s(self) -> float | None:
+        """The tool's own timeout for this input.
+
+        Raises:
+            ToolFailed: the tool's own code raised, or gave anything but usable seconds.
+        """
+        tool = self.entry.tool
+        try:
+            timeout = tool.timeout(self.tool_input)
+            if timeout is None:
+                return None
+            return Limits.of(wall_s=timeout).wall_s
+        except Exception as error:
+            raise ToolFailed(
+                f"{tool.name} gave no usable timeout for this input.", operator_detail=repr(error)
+            ) from error
+
     def limits(self, limits: Limits) -> Limits:
-        """What the call may use: the tool's timeout replaces ``wall_s``, the policy caps all."""
-        timeout = self.entry.tool.timeout(self.tool_input)
+        """What the call may use: the tool's timeout replaces ``wall_s``, the policy caps all.
+
+        Raises:
+            ToolFailed: the tool's own code gave no usable timeout.
+        """
+        timeout = self.timeout_s
         if timeout is not None:
             limits = limits.model_copy(update={"wall_s": timeout})
         ceiling = self.policy.policy.ceiling

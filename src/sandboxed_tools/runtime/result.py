@@ -25,7 +25,8 @@ class CallResult(Generic[OutputT]):
         placement: where it ran, and why.
         decision: which rule allowed it.
         exec: the outcome of the command, for a tool that runs commands.
-        duration_s: seconds from the raw input to here.
+        duration_s: seconds from the decision to here.
+        call_id: names the call in the audit log.
     """
 
     tool: str
@@ -36,6 +37,7 @@ class CallResult(Generic[OutputT]):
     decision: PermissionDecision
     exec: ExecResult | None
     duration_s: float
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

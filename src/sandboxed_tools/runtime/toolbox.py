@@ -12,13 +12,15 @@ from typing import Any, Self, TypeVar, overload
 import anyio
 import anyio.to_thread
 
+from sandboxed_tools.audit import AuditLog
 from sandboxed_tools.builtin import SHIPPED
-from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.errors import ConfigurationError, SandboxedToolsError
 from sandboxed_tools.host import gate_status
 from sandboxed_tools.policy import (
     Confirmer,
     LayeredPolicy,
     MergedPolicy,
+    Placement,
     Policy,
     Rule,
     Scope,
@@ -28,6 +30,7 @@ from sandboxed_tools.runtime.call_context import CallContext
 from sandboxed_tools.runtime.command_run import CommandRun
 from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
 from sandboxed_tools.runtime.prepared import ContainerOptions, PreparedCall, prepare
+from sandboxed_tools.runtime.recorder import CallRecorder
 from sandboxed_tools.runtime.registry import ToolRegistry
 from sandboxed_tools.runtime.result import CallResult, Explanation
 from sandboxed_tools.runtime.work import do_work, present
@@ -41,6 +44,7 @@ from sandboxed_tools.tool import (
     AnyTool,
     Environment,
     Limits,
+    PermissionDecision,
     Tool,
     ToolInput,
 )
@@ -82,6 +86,7 @@ class Toolbox:
         changes: what becomes of changes to the workspace.
         runtime: the engine's runtime, such as ``runsc``; the engine's default when omitted.
         confirmer: asks a person; without one every question is answered no.
+        audit: where calls are recorded; this process's log in the state folder when omitted.
 
     Raises:
         InvalidWorkspace: on entering, when the folder may not be used.
@@ -102,9 +107,12 @@ class Toolbox:
         changes: ChangesMode = "discard",
         runtime: str | None = None,
         confirmer: Confirmer | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self._layers = policy if isinstance(policy, LayeredPolicy) else LayeredPolicy(policy)
-        self._at_start = MergedPolicy(Policy(), {})
+        self._policy_seen = MergedPolicy(Policy(), {})
+        self._recorder = CallRecorder(audit, workspace=None)
+        self._audit = audit
         self._granted: tuple[Rule, ...] = ()
         self.limits = limits or Limits()
         self._tools = SHIPPED if tools is None else tuple(tools)
@@ -129,8 +137,9 @@ class Toolbox:
             self._root = await anyio.to_thread.run_sync(self._open_root, Path(self._workspace))
             self._resources[WorkspaceRoot] = self._root
         self._resources[FileStateCache] = FileStateCache()
+        self._recorder = CallRecorder(self._audit, workspace=self.workspace)
         try:
-            self._at_start = self._layers.current()
+            self._policy_seen = self._layers.current()
             await self._open_tools()
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -149,7 +158,7 @@ class Toolbox:
     async def _open_tools(self) -> None:
         gate = await anyio.to_thread.run_sync(gate_status)
         self._host_gate = gate.available
-        self._registry = self._registry_for(self._at_start.policy)
+        self._registry = self._registry_for(self._policy_seen.policy)
         for entry in self._registry.entries:
             await entry.tool.setup()
 
@@ -206,9 +215,9 @@ class Toolbox:
 
     def _policy_now(self) -> MergedPolicy:
         merged = self._layers.current()
-        if merged is self._at_start or self._registry is None:
+        if merged is self._policy_seen or self._registry is None:
             return merged
-        old, new = self._at_start.policy, merged.policy
+        old, new = self._policy_seen.policy, merged.policy
         if (old.read_roots, old.denied_paths) != (new.read_roots, new.denied_paths):
             raise ConfigurationError(
                 "The policy's read roots or denied paths changed while the workspace was open. "
@@ -216,7 +225,7 @@ class Toolbox:
             )
         if any(getattr(old, name) != getattr(new, name) for name in _ADAPTING):
             self._registry = self._registry_for(new)
-        self._at_start = merged
+        self._policy_seen = merged
         return merged
 
     def _entered(self) -> ToolRegistry:
@@ -260,9 +269,14 @@ class Toolbox:
             ToolNotFound, InvalidInput, PermissionDenied, NotMovable: nothing has run.
             SandboxUnavailable: the sandbox failed; nothing ran anywhere else instead.
             ToolFailed: the tool's own code raised.
+            AuditUnavailable: the call cannot be recorded, so nothing has run.
+            ConfigurationError: the policy cannot be used, so nothing has run.
         """
-        prepared = self._prepare(tool, raw_input)
-        return await self._carry_out(prepared, on_output=on_output, on_progress=on_progress)
+        call_id = uuid.uuid4().hex[:12]
+        prepared = await self._prepare_recorded(call_id, tool, raw_input)
+        return await self._carry_out(
+            call_id, prepared, on_output=on_output, on_progress=on_progress
+        )
 
     def explain(self, tool: AnyTool | str, raw_input: object) -> Explanation:
         """What would happen to this call; nothing is run and nobody is asked.
@@ -288,37 +302,68 @@ class Toolbox:
             scope=self._scope,
         )
 
+    async def _prepare_recorded(
+        self, call_id: str, tool: AnyTool | str, raw_input: object
+    ) -> PreparedCall:
+        """As :meth:`_prepare`; a refusal leaves its record."""
+        self._entered()
+        try:
+            return self._prepare(tool, raw_input)
+        except SandboxedToolsError as error:
+            name = tool if isinstance(tool, str) else tool.name
+            await self._recorder.refused(
+                call_id, tool=str(name), error=error, policy=self._policy_seen
+            )
+            raise
+
     async def _carry_out(
         self,
+        call_id: str,
         prepared: PreparedCall,
         *,
         on_output: OutputSink | None,
         on_progress: Callable[[Any], None] | None,
+        on_start: Callable[[Placement], None] | None = None,
     ) -> CallResult[Any]:
+        """Ask, record and run. ``on_start`` is called when nothing can refuse the call any more."""
         started = time.monotonic()
-        tool, tool_input = prepared.entry.tool, prepared.tool_input
-        if prepared.decision.behavior != "deny":
-            self._options.check(tool, prepared.placement, prepared.policy.policy)
-        decision = await authorize(
-            tool,
-            tool_input,
-            prepared.decision,
-            prepared.placement,
-            confirmer=self._confirmer,
-            scope=self._scope,
-            remember=self._grant,
-        )
-        run = self._command_run(prepared, on_output)
+        tool = prepared.entry.tool
+        try:
+            decision = await self._authorized(prepared)
+            run = self._command_run(prepared, on_output)
+        except SandboxedToolsError as error:
+            await self._recorder.refused(
+                call_id, tool=tool.name, error=error, policy=prepared.policy, prepared=prepared
+            )
+            raise
+        await self._recorder.intent(call_id, prepared, decision, run.spec)
+        if on_start is not None:
+            on_start(prepared.placement)
         context = CallContext(
-            ticket=issue_ticket(tool, tool_input),
-            call_id=uuid.uuid4().hex[:12],
+            ticket=issue_ticket(tool, prepared.tool_input),
+            call_id=call_id,
             cwd=self.workspace,
             resources=self._resources,
             execute=run.execute if tool.runs_commands else None,
             on_progress=on_progress,
         )
-        output = await do_work(tool, tool_input, context)
-        shown = present(tool, output)
+        failure: BaseException | None = None
+        try:
+            timeout_s = None if tool.runs_commands else prepared.timeout_s
+            output = await do_work(tool, prepared.tool_input, context, timeout_s=timeout_s)
+            shown = present(tool, output)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            await self._recorder.outcome(
+                call_id,
+                prepared,
+                placement=run.placement,
+                result=context.exec_result,
+                error=failure,
+                duration_s=time.monotonic() - started,
+            )
         return CallResult(
             tool=tool.name,
             output=output,
@@ -328,6 +373,26 @@ class Toolbox:
             decision=decision,
             exec=context.exec_result,
             duration_s=time.monotonic() - started,
+            call_id=call_id,
+        )
+
+    async def _authorized(self, prepared: PreparedCall) -> PermissionDecision:
+        """The decision that lets the call run.
+
+        Raises:
+            PermissionDenied, NotMovable: it may not run, or not where it belongs.
+        """
+        tool = prepared.entry.tool
+        if prepared.decision.behavior != "deny":
+            self._options.check(tool, prepared.placement, prepared.policy.policy)
+        return await authorize(
+            tool,
+            prepared.tool_input,
+            prepared.decision,
+            prepared.placement,
+            confirmer=self._confirmer,
+            scope=self._scope,
+            remember=self._grant,
         )
 
     def _grant(self, rules: tuple[Rule, ...]) -> None:

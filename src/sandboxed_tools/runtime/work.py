@@ -27,16 +27,23 @@ class Presented:
     for_person: str
 
 
-async def do_work(tool: AnyTool, tool_input: ToolInput, context: CallContext) -> Any:
+async def do_work(
+    tool: AnyTool, tool_input: ToolInput, context: CallContext, *, timeout_s: float | None = None
+) -> Any:
     """Run the tool's work. A hook that raises is logged and stops nothing.
+
+    ``timeout_s`` bounds a Python function; one that is not a coroutine runs in a thread, which
+    nothing can stop, so it is waited for all the same.
 
     Raises:
         SandboxedToolsError: as it comes.
         ToolFailed: the tool's own code raised anything else.
     """
+    deadline = anyio.CancelScope()
     try:
         _hook(tool.on_start, tool_input)
-        output = await tool.call(tool_input, context)
+        with anyio.fail_after(timeout_s) as deadline:
+            output = await tool.call(tool_input, context)
     except anyio.get_cancelled_exc_class():
         _hook(tool.on_cancel, tool_input)
         raise
@@ -45,6 +52,10 @@ async def do_work(tool: AnyTool, tool_input: ToolInput, context: CallContext) ->
         raise
     except Exception as error:
         _hook(tool.on_error, tool_input, error)
+        if isinstance(error, TimeoutError) and deadline.cancelled_caught:
+            raise ToolFailed(
+                f"{tool.name} failed: it took longer than {timeout_s} seconds."
+            ) from error
         raise _failed(tool, error) from error
     finally:
         revoke(context.ticket)

@@ -1,0 +1,223 @@
+"""What the audit log is told of each call: an intent before it runs, the outcome after."""
+
+from __future__ import annotations
+
+import atexit
+import getpass
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from sandboxed_tools.audit import AuditLog, bounded, redacted
+from sandboxed_tools.audit.log import Kind
+from sandboxed_tools.errors import AuditUnavailable, SandboxedToolsError
+from sandboxed_tools.policy import MergedPolicy, Placement
+from sandboxed_tools.runtime.prepared import PreparedCall
+from sandboxed_tools.sandbox.contract import SandboxSpec
+from sandboxed_tools.tool import ExecResult, PermissionDecision, Reason
+from sandboxed_tools.tool.state import state_dir
+
+__all__ = ["CallRecorder", "process_log"]
+
+log = logging.getLogger("sandboxed_tools.audit")
+
+_MAX_REASONS: Final = 8
+_logs: dict[Path, AuditLog] = {}
+_logs_lock = threading.Lock()
+
+
+def process_log() -> AuditLog:
+    """This process's log in the state folder; every Toolbox writes into the same chain.
+
+    Raises:
+        ConfigurationError: the state folder cannot be used.
+    """
+    folder = state_dir()
+    with _logs_lock:
+        if folder not in _logs:
+            _logs[folder] = AuditLog(folder)
+            atexit.register(_logs[folder].close)
+        return _logs[folder]
+
+
+class CallRecorder:
+    """Writes the records of one Toolbox's calls.
+
+    What ``audit`` of the policy says decides what happens when a record cannot be written:
+    ``required`` refuses the call, ``best-effort`` logs it, ``off`` writes nothing.
+    """
+
+    def __init__(self, log: AuditLog | None, *, workspace: Path | None) -> None:
+        self._log = log
+        self._workspace = None if workspace is None else os.fsdecode(workspace)
+
+    async def refused(
+        self,
+        call_id: str,
+        *,
+        tool: str,
+        error: SandboxedToolsError,
+        policy: MergedPolicy | None,
+        prepared: PreparedCall | None = None,
+    ) -> None:
+        """Record a call that nothing has run of. A record that fails is logged: it is refused
+        in any case."""
+        facts: dict[str, Any] = {
+            **_who(os.getpid()),
+            "workspace": self._workspace,
+            "tool": bounded(tool, limit=100),
+            "error": error.code,
+            "message": bounded(str(error), limit=500),
+            "origin": None if error.operator_detail is None else bounded(error.operator_detail),
+            "policy": None if policy is None else policy.digest,
+        }
+        if prepared is not None:
+            facts |= _judged(prepared, prepared.decision)
+        mode = "required" if policy is None else policy.policy.audit
+        try:
+            await self._write("refused", call_id, facts, mode=mode)
+        except SandboxedToolsError as failure:
+            log.error(
+                "the refusal of call %s was not recorded: %s", call_id, failure.operator_detail
+            )
+
+    async def intent(
+        self,
+        call_id: str,
+        prepared: PreparedCall,
+        decision: PermissionDecision,
+        spec: SandboxSpec,
+    ) -> None:
+        """Record that a call is about to run.
+
+        Raises:
+            AuditUnavailable: it cannot be recorded, and the policy wants it to be.
+        """
+        facts = {
+            **_who(os.getpid()),
+            "workspace": self._workspace,
+            "policy": prepared.policy.digest,
+            "mode": prepared.policy.policy.mode,
+            **_judged(prepared, decision),
+        }
+        if prepared.entry.tool.runs_commands:
+            facts |= {
+                "image": spec.image,
+                "network": spec.network,
+                "runtime": spec.runtime,
+                "limits": spec.limits.model_dump(),
+            }
+        await self._write("intent", call_id, facts, mode=prepared.policy.policy.audit)
+
+    async def outcome(
+        self,
+        call_id: str,
+        prepared: PreparedCall,
+        *,
+        placement: Placement,
+        result: ExecResult | None,
+        error: BaseException | None,
+        duration_s: float,
+    ) -> None:
+        """Record how it ended, also under cancellation. What fails is logged: the work is done, and
+        the next intent will not be written either."""
+        facts: dict[str, Any] = {"outcome": "ok", "duration_s": round(duration_s, 6)}
+        if error is not None:
+            code = error.code if isinstance(error, SandboxedToolsError) else type(error).__name__
+            facts["outcome"] = "failed" if isinstance(error, Exception) else "cancelled"
+            facts["error"] = code
+            facts["message"] = bounded(str(error), limit=500)
+        if placement is not prepared.placement:
+            facts |= _placed(placement)
+        if result is not None:
+            facts |= _ended(result)
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._write("outcome", call_id, facts, mode=prepared.policy.policy.audit)
+            except SandboxedToolsError as failure:
+                log.error(
+                    "the outcome of call %s was not recorded: %s", call_id, failure.operator_detail
+                )
+
+    async def _write(
+        self, kind: Kind, call_id: str, facts: Mapping[str, Any], *, mode: str
+    ) -> None:
+        if mode == "off":
+            return
+        try:
+            target = self._log or process_log()
+            try:
+                # On the event loop: an insert takes 20 µs, a hop to a worker thread 70.
+                target.write(kind, call_id, facts, may_wait=False)
+            except BlockingIOError:
+                await anyio.to_thread.run_sync(partial(target.write, kind, call_id, facts))
+        except SandboxedToolsError as error:
+            if mode == "required":
+                raise AuditUnavailable(operator_detail=error.operator_detail) from error
+            log.warning("call %s was not recorded: %s", call_id, error.operator_detail or error)
+
+
+@lru_cache(maxsize=2)
+def _who(pid: int) -> Mapping[str, Any]:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = ""
+    program = os.path.basename(sys.argv[0]) if sys.argv else ""
+    return {"uid": os.geteuid(), "user": user, "pid": pid, "program": program}
+
+
+def _judged(prepared: PreparedCall, decision: PermissionDecision) -> dict[str, Any]:
+    tool = prepared.entry.tool
+    try:
+        shown: Any = redacted(tool.redact(prepared.tool_input))
+    except Exception as error:  # noqa: BLE001  (an author's code: then nothing of it is kept)
+        shown = {"unavailable": f"redact raised {type(error).__name__}"}
+    return {
+        "tool": tool.name,
+        "version": tool.version,
+        "input": shown,
+        "read_only": prepared.flags.is_read_only,
+        "decision": decision.behavior,
+        "rule": bounded(decision.rule, limit=1000),
+        "layer": decision.layer,
+        **_placed(prepared.placement),
+    }
+
+
+def _placed(placement: Placement) -> dict[str, Any]:
+    return {"placement": placement.where, "reasons": _reasons(placement.reasons)}
+
+
+def _reasons(reasons: Iterable[Reason]) -> list[list[str]]:
+    return [
+        [reason.code, bounded(reason.message, limit=200)]
+        for reason in tuple(reasons)[:_MAX_REASONS]
+    ]
+
+
+def _ended(result: ExecResult) -> dict[str, Any]:
+    usage, changes = result.usage, result.changes
+    return {
+        "status": result.status,
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "limits_hit": sorted(result.limits_hit),
+        "stdout_bytes": result.stdout_bytes,
+        "stderr_bytes": result.stderr_bytes,
+        "cpu_s": usage.cpu_s,
+        "memory_peak_bytes": usage.memory_peak_bytes,
+        "pids_peak": usage.pids_peak,
+        "image_digest": result.image,
+        "view": result.view,
+        "change_set": None if changes is None else changes.id,
+        "changes": None if changes is None else changes.decision,
+    }
