@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+# What the sandbox image is built from, when it is not to be chosen: make setup FROM=debian:trixie-slim
+FROM ?=
 
 .PHONY: help setup images run test check format bench doctor clean
 
@@ -13,7 +15,7 @@ help:  ## what there is
 	@touch $@
 
 setup: .venv/.installed  ## virtual environment, engine, sandbox images
-	@$(BIN)/sandboxed-tools setup
+	@$(BIN)/sandboxed-tools setup $(if $(FROM),--from '$(FROM)')
 
 images: setup  ## list the images that calls run in
 	@$(BIN)/sandboxed-tools images list

@@ -212,7 +212,12 @@ def _show_images(found: tuple[ImageState, ...], *, as_json: bool) -> None:
     out().print(table)
 
 
-def setup() -> None:
+def setup(
+    base: Annotated[
+        str | None,
+        typer.Option("--from", metavar="IMAGE", help="What to build from, instead of choosing."),
+    ] = None,
+) -> None:
     """Prepare this machine: an engine that answers, and the images. Does nothing twice."""
     from sandboxed_tools.sandbox.docker.engine_install import ensure_engine
     from sandboxed_tools.sandbox.docker.image_build import build_images as build
@@ -221,4 +226,4 @@ def setup() -> None:
     with errors_end_the_program(as_json=False):
         with open_progress() as progress:
             engine = ensure_engine(progress=progress)
-            build(engine, progress=progress)
+            build(engine, base=base, progress=progress)

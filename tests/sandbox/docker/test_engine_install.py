@@ -15,7 +15,7 @@ import pytest
 
 from sandboxed_tools.errors import EngineForbidden, EngineNotFound
 from sandboxed_tools.sandbox.docker.endpoints import Endpoint
-from sandboxed_tools.sandbox.docker.engine import Engine, ask_engine
+from sandboxed_tools.sandbox.docker.engine import Engine, NoEngineAnswers, Trial, ask_engine
 from sandboxed_tools.sandbox.docker.engine_install import EnginePlaces, ensure_engine
 
 FOUND = Engine(
@@ -221,7 +221,8 @@ def test_an_engine_that_hangs_is_not_joined_by_a_second_one(machine: Machine) ->
     machine.program("dockerd-of-the-test", machine.starts)
 
     def find() -> Engine:
-        raise EngineNotFound("none", operator_detail="x: accepted, no answer in 5 s")
+        silent = Trial(Endpoint("unix:///x", source="test"), "silent", "no answer in 5 s")
+        raise NoEngineAnswers("none", trials=(silent,))
 
     with pytest.raises(EngineNotFound, match="restart it"):
         ensure_engine(environ={}, find=find, places=machine.places)

@@ -27,7 +27,7 @@ from sandboxed_tools.errors import EngineForbidden, EngineNotFound
 from sandboxed_tools.sandbox.docker.endpoints import Endpoint, candidate_endpoints
 from sandboxed_tools.tool.foreign_text import for_terminal
 
-__all__ = ["Engine", "Trial", "ask_engine", "find_engine"]
+__all__ = ["Engine", "NoEngineAnswers", "Trial", "ask_engine", "find_engine"]
 
 PROBE_TIMEOUT_S = 5.0
 
@@ -93,6 +93,14 @@ class Trial:
         )
 
 
+class NoEngineAnswers(EngineNotFound):
+    """None of the places that were tried answered; ``trials`` says what each of them did."""
+
+    def __init__(self, message: str, *, trials: tuple[Trial, ...]) -> None:
+        super().__init__(message, operator_detail="; ".join(map(str, trials)))
+        self.trials = trials
+
+
 def find_engine(
     environ: Mapping[str, str] = os.environ, *, timeout_s: float = PROBE_TIMEOUT_S
 ) -> Engine:
@@ -102,7 +110,7 @@ def find_engine(
     from the engine that somebody asked for to another one would surprise.
 
     Raises:
-        EngineNotFound: none answers; the message says what was tried and what to do.
+        NoEngineAnswers: an ``EngineNotFound`` that says what was tried and what to do.
         EngineForbidden: a socket is there, and this user may not open it.
         ConfigurationError: the address itself is unusable.
     """
@@ -112,16 +120,15 @@ def find_engine(
         if isinstance(found, Engine):
             return found
         trials.append(found)
-    tried = "; ".join(str(trial) for trial in trials)
     for trial in trials:
         if trial.code == "forbidden":
             raise EngineForbidden(
                 "a container engine is there, and this user may not talk to it: add the user to "
                 "the group of the socket (usermod -aG docker USER, then log in again; that "
                 "group is equal to root), or use a rootless engine",
-                operator_detail=tried,
+                operator_detail="; ".join(map(str, trials)),
             )
-    raise EngineNotFound(f"no container engine answers: {NEXT_STEP}", operator_detail=tried)
+    raise NoEngineAnswers(f"no container engine answers: {NEXT_STEP}", trials=tuple(trials))
 
 
 def ask_engine(endpoint: Endpoint, *, timeout_s: float = PROBE_TIMEOUT_S) -> Engine | Trial:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sandboxed_tools.errors import EngineForbidden, EngineNotFound
 from sandboxed_tools.sandbox.docker.endpoints import candidate_endpoints
-from sandboxed_tools.sandbox.docker.engine import Engine, find_engine
+from sandboxed_tools.sandbox.docker.engine import Engine, NoEngineAnswers, find_engine
 from sandboxed_tools.sandbox.docker.host_process import run_program
 from sandboxed_tools.sandbox.docker.packages import install_packages, root_prefix
 from sandboxed_tools.sandbox.docker.progress import Progress, SilentProgress
@@ -76,7 +76,7 @@ def ensure_engine(
             "unset the variable to use an engine of this machine",
             operator_detail=missing.operator_detail,
         )
-    if "no answer in" in str(missing.operator_detail):
+    if isinstance(missing, NoEngineAnswers) and any(t.code == "silent" for t in missing.trials):
         raise EngineNotFound(
             "an engine is there and does not answer: restart it ('sudo systemctl restart docker' "
             "or 'sudo service docker restart')",
