@@ -192,10 +192,10 @@ def _is_expected(dir_fd: int, name: bytes, expected: Expected) -> bool:
 
 
 def _has_content(fd: int, content: bytes) -> bool:
-    view = memoryview(content)
     offset = 0
     while chunk := os.pread(fd, 1024 * 1024, offset):
-        if chunk != view[offset : offset + len(chunk)]:
+        # Slices, not a memoryview: that one is compared byte by byte in a loop.
+        if chunk != content[offset : offset + len(chunk)]:
             return False
         offset += len(chunk)
     return offset == len(content)

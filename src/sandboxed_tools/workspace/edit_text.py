@@ -103,7 +103,7 @@ def replaced(content: Content, old: str, new: str) -> Content:
     uniform = _uniform(content.data, needle)
     if uniform is not None:
         inserted = insertion(content, new, line_end=uniform.line_end)
-        return Content(content.data.replace(uniform.text, inserted), content.encoding)
+        return Content(_replaced(content.data, uniform.text, inserted), content.encoding)
     variants = {end: insertion(content, new, line_end=end) for end in (b"\n", _CRLF)}
     pieces: list[bytes] = []
     position = 0
@@ -111,6 +111,15 @@ def replaced(content: Content, old: str, new: str) -> Content:
         pieces += (content.data[position : match.start], variants[match.line_end])
         position = match.end
     return Content(b"".join([*pieces, content.data[position:]]), content.encoding)
+
+
+def _replaced(data: bytes, old: bytes, new: bytes) -> bytes:
+    start = data.find(old)
+    end = start + len(old)
+    if start >= 0 and data.find(old, end) < 0:
+        # bytes.replace() would go over the data twice more.
+        return b"".join((data[:start], new, data[end:]))
+    return data.replace(old, new)
 
 
 def insertion(content: Content, new: str, *, line_end: bytes) -> bytes:
@@ -142,7 +151,8 @@ class _Uniform:
 
 
 def _uniform(data: bytes, needle: bytes) -> _Uniform | None:
-    pairs = data.count(_CRLF)
+    # Most files have no CR at all, which is found out far faster than pairs are counted.
+    pairs = data.count(_CRLF) if b"\r" in data else 0
     if not pairs:
         return _Uniform(needle, b"\n")
     # A lone CR in the needle could match the half of a pair.

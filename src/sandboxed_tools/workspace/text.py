@@ -102,19 +102,13 @@ def encode_part(text: str, encoding: Encoding) -> bytes:
 def newline_of(data: bytes, encoding: Encoding) -> Newline:
     """How the lines of a file end; a lone carriage return ends none."""
     if encoding in ("utf-16-le", "utf-16-be"):
-        text = decode(data, encoding)
-        total, pairs = text.count("\n"), text.count("\r\n")
-    else:
-        total, pairs = data.count(b"\n"), data.count(b"\r\n")
-    return _style(total, pairs)
-
-
-def _style(total: int, pairs: int) -> Newline:
-    if not total:
+        data = decode(data, encoding).encode()
+    if b"\n" not in data:
         return "none"
+    pairs = data.count(b"\r\n") if b"\r" in data else 0
     if not pairs:
         return "lf"
-    return "crlf" if pairs == total else "mixed"
+    return "crlf" if pairs == data.count(b"\n") else "mixed"
 
 
 def media_type_of(head: bytes) -> str | None:
