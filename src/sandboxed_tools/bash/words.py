@@ -181,10 +181,9 @@ def _expand_tokens(tokens: list[Piece], start: int, end: int, depth: int) -> lis
         ]
     else:
         numbers = _range(inside, start, end)
-        if numbers is None:
+        if numbers is None and any(kind == "u" and text in "{},." for kind, text in after):
             # Bash looks on for the end of such a group, so what follows must not have braces.
-            if any(kind == "u" and text in "{},." for kind, text in after):
-                raise Refused("expansion", "braces that can be read in two ways", start, end)
+            raise Refused("expansion", "braces that can be read in two ways", start, end)
         choices = numbers or [[("u", "{"), *inside, ("u", "}")]]
     tails = _expand_tokens(after, start, end, depth + 1) if after else [[]]
     if len(choices) * len(tails) > MAX_WORDS:
