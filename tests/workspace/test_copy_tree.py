@@ -23,7 +23,7 @@ def copied(source: Path, target: Path) -> CopyReport:
     target.mkdir(mode=0o700)
     fd = os.open(source, os.O_PATH | os.O_DIRECTORY)
     try:
-        return copy_tree(fd, target, uid=OWNER[0], gid=OWNER[1])
+        return copy_tree(fd, target, owner=OWNER)
     finally:
         os.close(fd)
 
@@ -158,7 +158,7 @@ with open("bottom", "w") as file:
 os.chdir("/")
 resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
 fd = os.open(sys.argv[1], os.O_PATH)
-print(copy_tree(fd, sys.argv[2], uid=os.geteuid(), gid=os.getegid()).entries)
+print(copy_tree(fd, sys.argv[2], owner=(os.geteuid(), os.getegid())).entries)
 os.chdir(sys.argv[2])
 for _ in range(5000):
     os.chdir("d")

@@ -53,14 +53,14 @@ def copy_tree(
     source_fd: int,
     target: Path,
     *,
-    uid: int,
-    gid: int,
+    owner: tuple[int, int] | None,
     on_entry: Callable[[tuple[bytes, ...]], None] | None = None,
 ) -> CopyReport:
     """Copy what is in the folder behind ``source_fd`` into the existing, private, empty ``target``.
 
-    Everything in the copy belongs to ``uid`` and ``gid``, with the modes and times of the original.
-    A file that changes while it is read is copied as it was read. Blocking; O(tree).
+    Everything in the copy belongs to ``owner``, with the modes and times of the original. Without
+    an owner, owners and set-id bits are copied too: only for what is the host's own. A file that
+    changes while it is read is copied as it was read. Blocking; O(tree).
 
     Raises:
         OSError: something cannot be read or written; ``target`` then holds part of the tree.
@@ -70,10 +70,10 @@ def copy_tree(
     target_fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with TreeCursor(source_fd) as source, TreeCursor(target_fd) as copy:
-            job = _Copy(source, copy, target_fd, uid, gid, report)
+            job = _Copy(source, copy, target_fd, owner, report)
             for entry in walk(source):
                 job.take(entry)
-        _finish(target_fd, os.fstat(source_fd), uid=uid, gid=gid)
+        _finish(target_fd, os.fstat(source_fd), owner=owner)
     finally:
         os.close(target_fd)
     return report
@@ -84,8 +84,7 @@ class _Copy:
     source: TreeCursor
     copy: TreeCursor
     target_fd: int
-    uid: int
-    gid: int
+    owner: tuple[int, int] | None
     report: CopyReport
     links: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
@@ -113,14 +112,15 @@ class _Copy:
         try:
             # Left first: a mode without search permission would lock us in.
             self.copy.leave()
-            _finish(folder, entry.info, uid=self.uid, gid=self.gid)
+            _finish(folder, entry.info, owner=self.owner)
         finally:
             os.close(folder)
 
     def _symlink(self, entry: Entry) -> None:
         name, folder = entry.name, self.copy.fd
         os.symlink(os.readlink(name, dir_fd=self.source.fd), name, dir_fd=folder)
-        os.chown(name, self.uid, self.gid, dir_fd=folder, follow_symlinks=False)
+        owner = self.owner or (entry.info.st_uid, entry.info.st_gid)
+        os.chown(name, *owner, dir_fd=folder, follow_symlinks=False)
         times = (entry.info.st_atime_ns, entry.info.st_mtime_ns)
         os.utime(name, ns=times, dir_fd=folder, follow_symlinks=False)
         self.report.took(entry)
@@ -144,7 +144,7 @@ class _Copy:
             copy = os.open(entry.name, _CREATE, 0o600, dir_fd=self.copy.fd)
             try:
                 self.report.copied_bytes += _copy_data(source, copy, info.st_size)
-                _finish(copy, info, uid=self.uid, gid=self.gid)
+                _finish(copy, info, owner=self.owner)
             finally:
                 os.close(copy)
         finally:
@@ -164,10 +164,10 @@ class _Copy:
         return False
 
 
-def _finish(fd: int, info: os.stat_result, *, uid: int, gid: int) -> None:
+def _finish(fd: int, info: os.stat_result, *, owner: tuple[int, int] | None) -> None:
     # In this order: a change of owner drops mode bits, and everything else touches the times.
-    os.fchown(fd, uid, gid)
-    os.fchmod(fd, stat.S_IMODE(info.st_mode) & 0o1777)
+    os.fchown(fd, *(owner or (info.st_uid, info.st_gid)))
+    os.fchmod(fd, stat.S_IMODE(info.st_mode) & (0o1777 if owner else 0o7777))
     os.utime(fd, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 

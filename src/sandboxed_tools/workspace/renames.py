@@ -7,7 +7,7 @@ import errno
 import os
 from typing import Final
 
-__all__ = ["exchange", "move"]
+__all__ = ["exchange", "exchange_names", "move"]
 
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
@@ -23,7 +23,7 @@ def move(name: bytes, source_fd: int, target_fd: int) -> None:
     Raises:
         OSError: EEXIST where it is taken, EXDEV between file systems, and as rename(2).
     """
-    _rename(name, source_fd, target_fd, _NOREPLACE)
+    _rename(source_fd, name, target_fd, name, _NOREPLACE)
 
 
 def exchange(name: bytes, first_fd: int, second_fd: int) -> None:
@@ -32,11 +32,16 @@ def exchange(name: bytes, first_fd: int, second_fd: int) -> None:
     Raises:
         OSError: ENOENT where one is missing, EINVAL where the file system cannot, as rename(2).
     """
-    _rename(name, first_fd, second_fd, _EXCHANGE)
+    _rename(first_fd, name, second_fd, name, _EXCHANGE)
 
 
-def _rename(name: bytes, source_fd: int, target_fd: int, flags: int) -> None:
-    arguments = (source_fd, name, target_fd, name, flags)
+def exchange_names(dir_fd: int, first: bytes, second: bytes) -> None:
+    """Let two entries of one folder swap their names, in one step. Raises as :func:`exchange`."""
+    _rename(dir_fd, first, dir_fd, second, _EXCHANGE)
+
+
+def _rename(source_fd: int, source: bytes, target_fd: int, target: bytes, flags: int) -> None:
+    arguments = (source_fd, source, target_fd, target, flags)
     if hasattr(_libc, "renameat2"):
         result = _libc.renameat2(*arguments)
     else:
@@ -47,4 +52,4 @@ def _rename(name: bytes, source_fd: int, target_fd: int, flags: int) -> None:
         result = _libc.syscall(ctypes.c_long(number), *prepared)
     if result:
         code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), os.fsdecode(name))
+        raise OSError(code, os.strerror(code), os.fsdecode(source))

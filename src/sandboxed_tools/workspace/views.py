@@ -218,8 +218,7 @@ def _copied(
         return copy_tree(
             source.fd,
             folder.copy,
-            uid=user.uid,
-            gid=user.gid,
+            owner=(user.uid, user.gid),
             on_entry=lambda path: marks.add(path_mark(path)),
         )
     except TreeMoved:

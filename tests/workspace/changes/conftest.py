@@ -98,14 +98,32 @@ Call = Callable[..., Called]
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def state_disk(tmp_path: Path) -> Path:
+    """The folder in which the state folder is made; tests put another file system there."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def state(state_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state folder of this test alone, in which no view may be left."""
-    folder = tmp_path / "state"
+    folder = state_disk / "state"
     monkeypatch.setenv("SANDBOXED_TOOLS_STATE_DIR", str(folder))
     yield folder
     left = [path.name for path in folder.glob("views/*")]
     left += [path.name for path in folder.glob("changes/.*")]
     assert left == []
+
+
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of its own."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture
