@@ -317,3 +317,22 @@ def test_proxies_of_the_users_docker_configuration_never_reach_a_container(
             assert not client._proxy_configs  # type: ignore[attr-defined]
         finally:
             client.close()
+
+
+@pytest.mark.parametrize(
+    ("component", "shown"),
+    [
+        (
+            {"Name": "runc", "Version": "1.1.5", "Details": {"GitCommit": "1.1.5-1+deb12u1"}},
+            "1.1.5-1+deb12u1",
+        ),
+        ({"Name": "runc", "Version": "1.3.0", "Details": {"GitCommit": "v1.3.0-0-g4ca"}}, "1.3.0"),
+        ({"Name": "runc", "Version": "1.3.0", "Details": None}, "1.3.0"),
+    ],
+)
+def test_the_distributions_revision_is_part_of_a_components_version(
+    short_folder: Path, component: Any, shown: str
+) -> None:
+    version = VERSION | {"Components": [component]}
+    with engine_that_says(short_folder / "x.sock", version=version, info=INFO) as url:
+        assert find_engine({"DOCKER_HOST": url}, timeout_s=2).facts["runc"] == shown

@@ -26,7 +26,8 @@ class Advisory:
 
     ``fixed``: the first good version of each branch, oldest first; a branch is ``major.minor``.
     Older branches than the first are affected, newer ones than the last are not.
-    ``kept_out``: why it is out of reach here although the component is affected.
+    ``kept_out``: why it is out of reach here although the component is affected. ``patched``: a
+    pattern of the distributions' builds of older versions that have the fix, from their changelogs.
     """
 
     ids: str
@@ -34,6 +35,7 @@ class Advisory:
     fixed: tuple[Version, ...]
     what: str
     kept_out: str
+    patched: str | None = None
 
 
 ADVISORIES = (
@@ -50,6 +52,7 @@ ADVISORIES = (
         ((1, 1, 12),),
         "a working directory of /proc/self/fd/N leaves the container",
         "the working directory never comes from a command or an image",
+        patched=r"1\.1\.5\+ds1-1\+deb12u[1-9]\d*",
     ),
     Advisory(
         "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
@@ -92,7 +95,8 @@ def _judge(advisory: Advisory, text: str) -> Capability:
     version = _parse(text)
     if version is None:
         return Capability(name, "unknown", f"the version {text!r} cannot be read")
-    if _is_fixed(version, advisory.fixed):
+    is_patched = advisory.patched is not None and re.fullmatch(advisory.patched, text)
+    if is_patched or _is_fixed(version, advisory.fixed):
         return Capability(name, "enforced", f"{advisory.component} {text} has the fix")
     said = f"{advisory.component} {text} is older than the fix: {advisory.what}"
     shield = f"{said}; out of reach here: {advisory.kept_out}"

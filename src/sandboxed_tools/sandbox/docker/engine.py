@@ -221,10 +221,17 @@ def _older(left: str, right: str) -> str:
     return min(left, right, key=lambda text: tuple(int(part) for part in text.split(".")))
 
 
+def _build(component: Mapping[str, Any]) -> str:
+    """A component's version, with the distribution's revision where the engine states it."""
+    upstream = str(component.get("Version", ""))
+    packaged = str((component.get("Details") or {}).get("GitCommit", ""))
+    return packaged if upstream and packaged.startswith(f"{upstream}-") else upstream
+
+
 def _engine(
     endpoint: Endpoint, version: dict[str, Any], info: dict[str, Any], *, api_version: str
 ) -> Engine:
-    components = {c.get("Name"): c.get("Version", "") for c in version.get("Components") or []}
+    components = {c.get("Name"): _build(c) for c in version.get("Components") or []}
     security = tuple(str(option) for option in info.get("SecurityOptions") or ())
     names = {part for option in security for part in option.split(",")}
     desktop = "Docker Desktop" in str(info.get("OperatingSystem"))
