@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from sandboxed_tools.errors import Overloaded
 from sandboxed_tools.sandbox.admission import Admission, AdmissionLimits
 from sandboxed_tools.sandbox.budget import Budget, Budgets, Spent
 from sandboxed_tools.sandbox.host_guard import HostGuard, HostLimits
+from sandboxed_tools.sandbox.machine_slots import MachineSlots
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -164,3 +167,48 @@ def test_running_calls_count_and_old_ones_are_forgotten() -> None:
         return True
 
     eventually(is_free)
+
+
+def test_machine_slots_are_counted_across_processes_and_given_back_by_death(
+    tmp_path: Path,
+) -> None:
+    source = """
+import sys
+from pathlib import Path
+from sandboxed_tools.sandbox.machine_slots import MachineSlots
+slots = MachineSlots(Path(sys.argv[1]), count=3)
+print(slots.take(), slots.take(), flush=True)
+sys.stdin.read()
+"""
+    other = subprocess.Popen(
+        [sys.executable, "-c", source, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout is not None
+    with other:
+        try:
+            assert other.stdout.readline() == "True True\n"
+            slots = MachineSlots(tmp_path, count=3)
+            assert (slots.take(), slots.take()) == (True, False)
+        finally:
+            other.kill()
+            other.wait(10)
+        assert (slots.take(), slots.take(), slots.take()) == (True, True, False)
+        slots.give_back()
+        assert slots.take()
+        for _ in range(3):
+            slots.give_back()
+
+
+def test_gate_keeps_to_the_machines_count(tmp_path: Path) -> None:
+    first = Admission(AdmissionLimits(), machine=MachineSlots(tmp_path, count=1))
+    second = Admission(AdmissionLimits(queue_s=0.05), machine=MachineSlots(tmp_path, count=1))
+    first.enter()
+    with pytest.raises(Overloaded) as refused:
+        second.enter()
+    assert refused.value.what == "calls on this machine"
+    first.leave()
+    second.enter()
+    second.leave()

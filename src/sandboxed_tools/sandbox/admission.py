@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sandboxed_tools.errors import Overloaded
+from sandboxed_tools.sandbox.machine_slots import MachineSlots
 
 __all__ = ["Admission", "AdmissionLimits", "AdmissionStatus", "Ticket"]
 
@@ -59,7 +60,8 @@ class Admission:
 
     Higher ``priority`` goes first; among equals, callers' keys take turns, so that a key with a
     thousand calls does not keep out a key with one. ``host_is_full`` names what the host lacks, or
-    gives an empty text. It is not asked when nothing runs: a busy host makes calls slow, not stuck.
+    gives an empty text. ``machine`` counts the calls of other processes too. The host is not
+    asked when nothing runs: a busy host makes calls slow, not stuck.
     """
 
     def __init__(
@@ -67,9 +69,11 @@ class Admission:
         limits: AdmissionLimits | None = None,
         *,
         host_is_full: Callable[[], str] = lambda: "",
+        machine: MachineSlots | None = None,
     ) -> None:
         self._limits = limits or AdmissionLimits()
         self._host_is_full = host_is_full
+        self._machine = machine
         self._lock = threading.Lock()
         self._running = 0
         self._queues: dict[int, dict[str, deque[Ticket]]] = {}
@@ -124,6 +128,8 @@ class Admission:
         """Give a place back, when everything of the call is gone."""
         with self._lock:
             self._running -= 1
+            if self._machine is not None:
+                self._machine.give_back()
             self._admit()
 
     def status(self) -> AdmissionStatus:
@@ -153,6 +159,9 @@ class Admission:
         while self._waiting and self._running < self._limits.calls:
             self._held_back_by = self._host_is_full() if self._running else ""
             if self._held_back_by:
+                return
+            if self._machine is not None and not self._machine.take():
+                self._held_back_by = "calls on this machine"
                 return
             priority = max(self._queues)
             keys = self._queues[priority]

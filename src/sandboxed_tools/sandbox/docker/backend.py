@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterable, Awaitable, Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from sandboxed_tools.sandbox.contract import (
     ViewProvider,
 )
 from sandboxed_tools.sandbox.docker.call import Call, Caller, Surroundings
+from sandboxed_tools.sandbox.docker.cleanup import gc
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, Direct, launch
 from sandboxed_tools.sandbox.docker.create import Mould
@@ -32,8 +34,10 @@ from sandboxed_tools.sandbox.docker.moulds import Moulds
 from sandboxed_tools.sandbox.docker.pool import WARM_LIFETIME_S, Pool
 from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.status import CallStatus, SandboxStatus
+from sandboxed_tools.sandbox.docker.status_file import StatusWriter
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
 from sandboxed_tools.sandbox.host_guard import HostGuard, HostLimits
+from sandboxed_tools.sandbox.machine_slots import MachineSlots
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.result import ExecResult
 from sandboxed_tools.tool.state import state_dir
@@ -47,6 +51,7 @@ CLOSE_WAIT_S = 60.0
 COLD_LIFETIME_S = 60.0
 REMOTE_HEARTBEAT_S = 15.0
 FILL_WAIT_S = 0.05
+GC_PERIOD_S = 300.0
 NOBODY = Caller()
 
 
@@ -83,7 +88,8 @@ class DockerSandbox:
 
     ``views`` shows workspaces to containers; without it specs with a workspace are refused.
     ``cgroup_parent`` is the operator's: all containers are made below it. ``admission``, ``host``
-    and ``budget`` bound what all calls together may use.
+    and ``budget`` bound what all calls together may use, and ``machine`` what the calls of all
+    processes may that share its folder.
     """
 
     def __init__(
@@ -94,6 +100,7 @@ class DockerSandbox:
         warm: bool = True,
         cgroup_parent: str = "",
         admission: AdmissionLimits | None = None,
+        machine: MachineSlots | None = None,
         host: HostLimits | None = None,
         budget: Budget | None = None,
     ) -> None:
@@ -104,6 +111,7 @@ class DockerSandbox:
         self._admission_limits = admission
         self._host_limits = host
         self._budget = budget
+        self._machine = machine
         self._begin()
         _sandboxes.add(self)
 
@@ -124,12 +132,16 @@ class DockerSandbox:
         self._lock = threading.Lock()
         self._calls: set[Call] = set()
         self._closed = False
+        self._next_gc = 0.0
+        self._status_writer = StatusWriter(self.status)
         guard = HostGuard(self._host_limits, folders=_folders(engine))
         self._around = Surroundings(
             clients=self._clients,
             disposal=self._disposal,
             quiet=self._quiet,
-            admission=Admission(self._admission_limits, host_is_full=guard.lacking),
+            admission=Admission(
+                self._admission_limits, host_is_full=guard.lacking, machine=self._machine
+            ),
             budgets=Budgets(self._budget),
             heartbeat_s=REMOTE_HEARTBEAT_S if engine.endpoint.socket_path is None else None,
         )
@@ -207,6 +219,7 @@ class DockerSandbox:
             running=gate.running,
             waiting=gate.waiting,
             held_back_by=gate.held_back_by,
+            removing=self._disposal.pending,
             cleanup_failures=self._disposal.failures,
         )
 
@@ -230,6 +243,7 @@ class DockerSandbox:
         self._pool.close()
         if not self._disposal.close(timeout_s=CLOSE_WAIT_S):
             _log.error("some containers could not be removed in time; gc will")
+        self._status_writer.close()
         self._clients.close()
 
     # ---- one call ----
@@ -239,6 +253,7 @@ class DockerSandbox:
             if self._closed:
                 raise SandboxUnavailable("this sandbox is closed")
             self._calls.add(call)
+        self._status_writer.start()
 
     def _forget(self, call: Call) -> None:
         with self._lock:
@@ -307,7 +322,19 @@ class DockerSandbox:
     def _look_after(self) -> bool:
         for old_id, image in self._moulds.refresh():
             self._pool.replace_image(old_id, image)
+        if time.monotonic() >= self._next_gc:
+            self._next_gc = time.monotonic() + GC_PERIOD_S
+            self._collect_garbage()
         return self._moulds.has_work()
+
+    def _collect_garbage(self) -> None:
+        """Remove what dead owners left: created and never started, or of an engine that died."""
+        with self._clients.lend() as api:
+            report = gc(api)
+        for kept in report.failed:
+            _log.warning("%s could not be removed: %s", kept.item, kept.reason)
+        if self._views is not None:
+            self._views.gc()
 
 
 _sandboxes: weakref.WeakSet[DockerSandbox] = weakref.WeakSet()
@@ -317,6 +344,7 @@ def _begin_anew() -> None:
     # The threads are the parent's, and locks may be held by threads that are not here; the streams
     # are closed by their own module, so that they are the parent's lease alone.
     for sandbox in _sandboxes:
+        sandbox._status_writer.forget()
         sandbox._begin()
 
 

@@ -128,8 +128,12 @@ class Call:
         self.started.set()
         try:
             if self._stopped:
-                raise SandboxUnavailable("the call was cancelled before it began")
+                return ExecResult(status="cancelled")
             return self._within_budget()
+        except SandboxUnavailable:
+            if self._stopped:  # while it waited, or while its container was being made
+                return ExecResult(status="cancelled")
+            raise
         finally:
             self.finished.set()
 
@@ -224,6 +228,8 @@ class Call:
             if stopped is not None:
                 pump.stop(stopped)
             if container.view is not None:
+                # The view may be older than the call: host changes before now are no conflicts.
+                container.view.begin()
                 stack.enter_context(DiskWatch(container.view, limits=limits, on_full=pump.stop))
             return pump.run()
 

@@ -128,6 +128,12 @@ class Disposal:
             self._pending.add(future)
         future.add_done_callback(self._done)
 
+    @property
+    def pending(self) -> int:
+        """How many removals are not done yet."""
+        with self._lock:
+            return len(self._pending)
+
     def _done(self, future: Future[None]) -> None:
         with self._lock:
             self._pending.discard(future)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import tenacity
 
-from sandboxed_tools.errors import SandboxedToolsError, SandboxUnavailable
+from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.images import ResolvedImage
@@ -283,8 +283,9 @@ class Pool:
         """Look after everything once; ``False`` when the keeper may go."""
         try:
             has_work = self._on_tick()
-        except SandboxedToolsError as error:
-            _log.warning("the pool could not look after itself: %s", error)
+        except Exception:  # noqa: BLE001  logged with its traceback
+            # This thread must live on: without it nothing is replaced, and nothing is given up.
+            _log.exception("the pool could not look after itself")
             has_work = True
         with self._changed:
             for key, shelf in list(self._shelves.items()):
@@ -306,13 +307,13 @@ class Pool:
 
     def _fill(self, shelf: Shelf) -> None:
         container: Container | None = None
-        error: SandboxedToolsError | None = None
+        error: Exception | None = None
         try:
             if not shelf.waiting:
                 self._before_fill()
             if not self._closed and shelf.is_usable:
                 container = self._make(shelf.mould)
-        except SandboxedToolsError as failure:
+        except Exception as failure:  # noqa: BLE001  reported and backed off from, below
             error = failure
         finally:
             with self._changed:
@@ -330,9 +331,9 @@ class Pool:
                         shelf.ready.append(container)
                 self._changed.notify_all()
 
-    def _note_failure(self, shelf: Shelf, error: SandboxedToolsError) -> None:
+    def _note_failure(self, shelf: Shelf, error: Exception) -> None:
         shelf.failures += 1
-        shelf.last_error = f"{error} ({error.operator_detail})"
+        shelf.last_error = f"{error} ({getattr(error, 'operator_detail', type(error).__name__)})"
         shelf.retry_at = time.monotonic() + _backoff_s(shelf.failures)
         _log.warning("a container could not be made ahead of the call: %s", shelf.last_error)
 

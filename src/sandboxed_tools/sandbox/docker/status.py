@@ -29,4 +29,5 @@ class SandboxStatus:
     running: int
     waiting: int
     held_back_by: str
+    removing: int
     cleanup_failures: int
