@@ -17,6 +17,7 @@ from sandboxed_tools.bash.syntax import Argument, Refused
 __all__ = ["Operands", "OptionValue", "Spec", "match_options", "names"]
 
 _NUMERIC = re.compile(r"-[0-9]+")
+_NUMBER_OR_DASH = re.compile(r"-(?:[0-9]+(?:\.[0-9]+)?)?")
 _ALWAYS = frozenset({"--help", "--version"})
 
 
@@ -33,17 +34,19 @@ class Spec:
     """What one program may be given and still only read.
 
     ``short`` are letters of options without a value, which may be clustered; ``short_value`` those
-    with one, ``short_optional`` those whose value, if any, is attached. ``long``, ``long_value``
+    with one; ``short_optional`` those whose value, if any, is attached. ``long``, ``long_value``
     and ``long_optional`` are the same for whole names without the two dashes. ``attached=False``: a
     value never follows its letter directly (tree: ``-Lo 1 f`` means ``-o f``). ``cluster=False``:
     one letter an argument. ``numeric``: ``-5`` is accepted. ``max_operands``: more are refused
-    (``uniq`` writes to its second). ``operands=False``: none at all but numbers in ``words``.
-    ``plus=False``: operands that begin with ``+`` are refused (``less +cmd``); ``at=False``: with
-    ``@`` (binutils read options from such a file). ``permute=False``: options end at the first
-    operand. ``requires``: at least one of these options (``-c`` or ``--stdout`` whole) must be
-    there. ``unknown``: ``any`` accepts whatever an expansion brings, ``operand`` accepts it where
-    it can not be an option, ``never`` only known text. ``anything`` accepts every argument unseen.
-    ``paths`` says which operands name files, for the rules about paths.
+    (``uniq`` writes to its second); ``words``: only these operands. ``plus=False``: operands that
+    begin with ``+`` are refused (``less +cmd``); ``at=False``: with ``@`` (binutils read options
+    from such a file). ``permute=False``: options end at the first operand. ``requires``: at least
+    one of these options must be there. ``unknown``: ``any`` accepts whatever an expansion brings,
+    ``operand`` accepts it where it can not be an option, ``never`` only known text. ``anything``
+    accepts every argument unseen. ``paths`` says which operands name files, for the rules about
+    paths. ``dashed`` are options whose value, as an argument of its own, may begin with a dash:
+    elsewhere it may not, because a version of the program in which the option takes no value
+    would read it as an option.
     """
 
     short: str = ""
@@ -64,6 +67,7 @@ class Spec:
     unknown: Literal["never", "operand", "any"] = "operand"
     anything: bool = False
     paths: Paths = "all"
+    dashed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,12 @@ class _Matcher:
         value = self.arguments[self.index]
         if not value.is_one_word or (self.spec.unknown == "never" and value.literal is None):
             raise self.refuse(value, f"the value of {option} may become several words", "expansion")
+        if option not in self.spec.dashed and (
+            value.may_begin_with("-") and not _NUMBER_OR_DASH.fullmatch(value.literal or "?")
+        ):
+            raise self.refuse(value, f"the value of {option} may be taken for an option")
+        if not self.spec.at and value.may_begin_with("@"):
+            raise self.refuse(value, "an argument that begins with @ names options")
         self.values.append(OptionValue(option, value))
         self.index += 1
 
@@ -219,7 +229,7 @@ class _Matcher:
             if letter in spec.short_value:
                 self.options.add(option)
                 if position < last:
-                    if not spec.attached:
+                    if not spec.attached and not text[position + 1 :].isdigit():
                         raise self.refuse(argument, f"a value attached to {option}")
                     self.values.append(OptionValue(option, argument, position + 1))
                     return

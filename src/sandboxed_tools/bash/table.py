@@ -27,22 +27,15 @@ _SEARCHES = Spec(anything=True, unknown="any", paths="after_first")
 
 _ONLY_READ_FILES = names(
     "cat head tail wc ls dir vdir tac rev nl fold fmt pr expand unexpand paste join comm cmp"
-    " diff od hexdump hd stat du df realpath readlink md5sum sha1sum sha224sum sha256sum"
+    " diff od hexdump hd stat du realpath readlink md5sum sha1sum sha224sum sha256sum"
     " sha384sum sha512sum b2sum cksum sum base32 base64 basenc cut tsort column namei"
 )
 _ONLY_COMPUTE = names(
     "echo tr seq expr factor numfmt basename dirname true false : pwd sleep yes printenv id"
-    " groups whoami logname users who w uname nproc arch uptime free tty which whereis type"
+    " groups whoami logname users w uname nproc arch uptime free tty which whereis type"
     " help locale lscpu lsmod pgrep bc times break continue mountpoint"
 )
 _VERSION = r"(?:--version|-V|-v|--help)"
-_COMPRESS = Spec(
-    short="cdltvqfkn123456789",
-    long=names(
-        "stdout to-stdout decompress uncompress list test quiet verbose keep force fast best"
-    ),
-    requires=names("-c -l -t --stdout --to-stdout --list --test"),
-)
 _SORT = Spec(
     short="bdfghinMRVrcCmsuz",
     short_value="kt",
@@ -55,6 +48,7 @@ _SORT = Spec(
     long_optional=names("key field-separator sort parallel batch-size files0-from check"),
 )
 _RG = Spec(
+    dashed=names("-e --regexp -g --glob -r --replace"),
     short="bcFHIhilLnNopPqsSuUvVwxa0.",
     short_value="ABCdeEfgjmMrtT",
     long=names(
@@ -141,6 +135,9 @@ BUILTINS: Mapping[str, Rule] = MappingProxyType(
         "kill": system.exactly(r"-l(?:\x1f[A-Z0-9]+)?|-L"),
         "jobs": Spec(short="lnprs", max_operands=0, paths="none"),
         "history": system.exactly(r"|[0-9]{1,6}"),
+        "alias": system.exactly(r"|-p"),
+        "enable": system.exactly(r"|-p|-a"),
+        "hash": system.exactly(r"|-l"),
         "command": starters.check_command,
         "builtin": starters.check_builtin,
         "exec": starters.check_builtin,
@@ -156,7 +153,7 @@ _PROGRAMS: dict[str, Rule] = {
     **dict.fromkeys(
         names(
             "gcc g++ cc c++ clang clang++ ld as gdb cmake ninja bash dash sh zsh curl wget"
-            " rsync ssh ruby perl lua make gmake vim nano emacs nginx psql mysql java javac"
+            " rsync ssh ruby perl lua make gmake vim nano emacs psql mysql"
             " php"
         ),
         system.exactly(r"--version"),
@@ -164,8 +161,9 @@ _PROGRAMS: dict[str, Rule] = {
     **dict.fromkeys(names("python3 python python2 node nodejs"), system.exactly(_VERSION, "-VV")),
     **dict.fromkeys(names("perl ruby lua php"), system.exactly(r"--version|-v")),
     **dict.fromkeys(names("make gmake"), system.exactly(r"--version|-v")),
-    **dict.fromkeys(names("java javac"), system.exactly(r"--?version")),
-    "ssh": system.exactly(r"-V"),
+    **dict.fromkeys(names("ssh tmux strace"), system.exactly(r"-V")),
+    **dict.fromkeys(names("ldd man systemctl apt apt-get docker"), system.exactly(r"--version")),
+    "zip": system.exactly(r"-v|--version"),
     "sh": system.exactly("--version"),
     # Text and files.
     "sed": check_sed,
@@ -231,15 +229,15 @@ _PROGRAMS: dict[str, Rule] = {
         long_value=names("bytes radix encoding"),
         long_optional=names("bytes radix encoding"),
     ),
-    **dict.fromkeys(
-        names("less more"),
-        Spec(
-            short="nNSRFXiIEeGgMmqQrsuUwWJdfclpV",
-            numeric=False,
-            plus=False,
-            long=names("LINE-NUMBERS chop-long-lines RAW-CONTROL-CHARS quit-if-one-screen no-init"),
+    "less": Spec(
+        short="nNSRFXiIEeGgmMqQrsuUwWV",
+        plus=False,
+        long=names(
+            "LINE-NUMBERS chop-long-lines RAW-CONTROL-CHARS quit-if-one-screen no-init"
+            " IGNORE-CASE ignore-case squeeze-blank-lines"
         ),
     ),
+    "more": Spec(short="dflcsu", numeric=True, plus=False),
     "rg": _RG,
     **dict.fromkeys(names("fd fdfind"), _FD),
     **dict.fromkeys(names("bat batcat"), files.check_bat),
@@ -248,10 +246,23 @@ _PROGRAMS: dict[str, Rule] = {
     ),
     "find": check_find,
     "zipinfo": Spec(short="12smlvhMtTzC", max_operands=None, unknown="operand"),
+    "sdiff": Spec(
+        short="BbdilstEZWa",
+        short_value="wI",
+        long=names("suppress-common-lines left-column ignore-case text"),
+        long_value=names("width"),
+        long_optional=names("width"),
+    ),
+    "dc": files.check_dc,
+    "getfacl": Spec(short="acdnpRLPt", long=names("absolute-names omit-header numeric recursive")),
+    "lsattr": Spec(short="RVadlpv"),
+    "shasum": Spec(short="btUc01", short_value="a", long=names("check binary text status warn")),
     # Archives and data.
     "tar": files.check_tar,
     "unzip": files.check_unzip,
-    **dict.fromkeys(names("gzip gunzip pigz bzip2 bunzip2 xz unxz zstd unzstd"), _COMPRESS),
+    **dict.fromkeys(
+        names("gzip gunzip pigz bzip2 bunzip2 xz unxz zstd unzstd"), files.check_compress
+    ),
     **dict.fromkeys(
         names("zcat bzcat xzcat zstdcat"), Spec(short="fqvk", long=names("force quiet"))
     ),
@@ -270,12 +281,27 @@ _PROGRAMS: dict[str, Rule] = {
     "ip": system.check_ip,
     "ss": Spec(
         short="naleompistuwx460HOdTh",
+        long=names(
+            "numeric all listening extended memory processes info summary tcp udp raw unix options"
+            " no-header oneline ipv4 ipv6"
+        ),
+        # A filter may name a host, which is looked up.
+        words=names(
+            "state exclude established listening connected synchronized all time-wait close-wait"
+        ),
         unknown="never",
         paths="none",
-        long=names(
-            "numeric all listening extended memory processes info summary tcp udp raw unix"
-            " options no-header oneline ipv4 ipv6"
-        ),
+    ),
+    "df": Spec(
+        short="ahHiklPTv",
+        short_value="Btx",
+        long=names("all human-readable si inodes local portability total print-type no-sync"),
+        long_value=names("block-size type exclude-type"),
+        long_optional=names("block-size type exclude-type output"),
+    ),
+    "who": Spec(
+        short="abdHlmpqrsTtuw",
+        long=names("all boot dead heading login process count runlevel short time users mesg"),
     ),
     "lsof": system.check_lsof,
     "lsblk": Spec(
@@ -318,6 +344,17 @@ _PROGRAMS: dict[str, Rule] = {
             ),
         ),
     ),
+    "pstree": Spec(short="acghlnpsStTuU", numeric=False, unknown="never", paths="none"),
+    "pidof": Spec(short="csx", unknown="never", paths="none"),
+    "tput": system.exactly(r"cols|lines|colors"),
+    "stty": system.exactly(r"-a|-g|size|speed|"),
+    "lspci": Spec(short="vnkmtbDP", unknown="never", max_operands=0, paths="none"),
+    "lsusb": Spec(short="vtV", unknown="never", max_operands=0, paths="none"),
+    **dict.fromkeys(
+        names("lsipc lslocks lsns"),
+        Spec(short="bJnrulmqsgtcp", short_value="o", max_operands=0, paths="none", unknown="never"),
+    ),
+    "netstat": system.exactly(r"-[atulpesi46rwx]*n[atulpesi46rwxn]*"),
     # Programs that start others.
     "env": starters.check_env,
     "nice": starters.check_nice,

@@ -124,14 +124,14 @@ def awk_program_problem(program: str) -> str | None:
             if problem is not None:
                 return problem
             text, this = ("/", "operator") if position == match.end() else ("", "regex")
-        elif text == "/=":
-            return "a division that assigns, or a regular expression"
         previous, kind = text, this
     return None
 
 
 def _slash(program: str, start: int, previous: str, kind: str) -> tuple[str | None, int]:
     """Whether a slash divides or begins a regular expression: a problem, and where to go on."""
+    if program[start + 1 : start + 2] == "=":
+        return "a division that assigns, or a regular expression", start
     if previous in _FUNCTIONS or previous in ("++", "--") or kind in ("string", "regex"):
         return "a slash that can be read in two ways", start
     if kind == "number" or previous == "]" or (kind == "name" and previous not in _KEYWORDS):

@@ -11,6 +11,8 @@ from sandboxed_tools.bash.syntax import Argument
 __all__ = [
     "check_7z",
     "check_bat",
+    "check_compress",
+    "check_dc",
     "check_dd",
     "check_openssl",
     "check_sqlite3",
@@ -55,8 +57,9 @@ _SQL = re.compile(
     r"|\.(?:tables|schema|indexes|databases)(?:\s+\w+)?\s*$)",
     re.IGNORECASE,
 )
+_SQLITE_DATABASE = re.compile(r"file:([^?#%:]+)\?(?:mode=ro&)?immutable=1")
 _SQL_REFUSED = re.compile(
-    r"writefile|load_extension|\bedit\s*\(|fts3_tokenizer|fsdir|\bzipfile|\bvacuum|\battach|;\s*\S",
+    r"writefile|readfile|load_extension|\bedit\s*\(|fts3_tokenizer|fsdir|\bzipfile|\bvacuum|\battach|;\s*\S",
     re.IGNORECASE,
 )
 _SQLITE_FLAGS = frozenset(
@@ -91,7 +94,7 @@ _YQ = Spec(
     paths="after_first",
 )
 _BAT = Spec(
-    short="ApnuPfdS",
+    short="ApnuPfS",
     short_value="lrHm",
     long=names(
         "plain show-all number list-languages list-themes unbuffered force-colorization"
@@ -106,6 +109,13 @@ _BAT = Spec(
         " paging terminal-width italic-text"
     ),
 )
+_COMPRESS = Spec(
+    short="cdltvqfkn123456789",
+    long=names(
+        "stdout to-stdout decompress uncompress list test quiet verbose keep force fast best"
+    ),
+)
+_TEST_OR_LIST = names("-t -l -v -q --test --list --verbose --quiet")
 _XMLLINT = Spec(
     long=names(
         "nonet noout format noblanks recover nowarning noent nsclean nocdata html version quiet"
@@ -216,7 +226,13 @@ def check_tee(call: Call) -> None:
 
 
 def check_sqlite3(call: Call) -> None:
-    """``sqlite3`` with ``-readonly`` (else it creates) and ``-safe`` (else it can write files)."""
+    """``sqlite3 -readonly -safe 'file:NAME?immutable=1' QUERY``, and nothing less.
+
+    Without ``-readonly`` it creates the file, without ``-safe`` a query can write files, and
+    without ``immutable`` a database in WAL mode, which the file itself decides, gets ``-shm`` and
+    ``-wal`` files beside it although it is opened read-only (sqlite.org/wal.html, "Read-Only
+    Databases").
+    """
     texts = call.literals()
     if texts in (["--version"], ["-version"]):
         return
@@ -229,12 +245,22 @@ def check_sqlite3(call: Call) -> None:
     operands = [item for item in call.arguments if not item.head.startswith("-")]
     if len(operands) < 2:
         raise call.refuse("operand", "no query, so commands are read from elsewhere")
-    call.path(operands[0])
-    if ":" in operands[0].head:
-        raise call.refuse("operand", "a database named by an address", operands[0])
+    database = _SQLITE_DATABASE.fullmatch(operands[0].head)
+    if database is None:
+        raise call.refuse(
+            "operand", "may write beside the database unless it is immutable=1", operands[0]
+        )
+    call.path(operands[0], database[1])
     for operand in operands[1:]:
         if not _SQL.match(operand.head) or _SQL_REFUSED.search(operand.head):
             raise call.refuse("script", "a query that is not one plain select", operand)
+
+
+def check_dc(call: Call) -> None:
+    """``dc -e`` with plain numbers and operators: its ``!`` runs a program."""
+    texts = call.literals()
+    if len(texts) != 2 or texts[0] != "-e" or not re.fullmatch(r"[0-9 .+*/%^pknfvdr_-]+", texts[1]):
+        raise call.refuse("script", "is known to only read with -e and plain numbers")
 
 
 def check_yq(call: Call) -> None:
@@ -244,6 +270,20 @@ def check_yq(call: Call) -> None:
             r"system|split_doc|shell-completion", operand.literal
         ):
             raise call.refuse("script", "an expression that may run a program", operand)
+
+
+def check_compress(call: Call) -> None:
+    """``gzip``, ``xz`` and the like: to standard output, or only a test or a list.
+
+    With ``xz``, ``bzip2`` and ``zstd`` the last of ``-d``, ``-t`` and ``-l`` wins, so ``-t`` with
+    ``-d`` decompresses into a file.
+    """
+    options = call.spec(_COMPRESS).options
+    if not call.arguments or options & {"-c", "--stdout", "--to-stdout", "--version", "--help"}:
+        return
+    tests_or_lists = options & {"-t", "-l", "--test", "--list"}
+    if not tests_or_lists or not options <= _TEST_OR_LIST:
+        raise call.refuse("option", "only reads with -c, or with nothing but -t or -l")
 
 
 def check_bat(call: Call) -> None:
@@ -283,7 +323,10 @@ def check_openssl(call: Call) -> None:
         word = words.pop(0)
         text = inner.literal(word)
         if text in values and words:
-            inner.path(words.pop(0))
+            value = words.pop(0)
+            if ":" in inner.literal(value) or value.head.startswith("-"):
+                raise inner.refuse("operand", "a value that may be an address", value)
+            inner.path(value)
         elif text.startswith("-") and text not in flags:
             raise inner.refuse("option", f"{text} is not known to only read", word)
         elif not text.startswith("-"):

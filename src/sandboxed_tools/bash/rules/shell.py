@@ -130,6 +130,8 @@ def check_mapfile(call: Call) -> None:
 
 def check_set(call: Call) -> None:
     texts = call.literals()
+    if texts in (["-o"], ["+o"]):
+        return
     index = 0
     while index < len(texts):
         text = texts[index]
@@ -142,12 +144,12 @@ def check_set(call: Call) -> None:
             raise call.refuse(
                 "option", f"{text!r} changes how the rest is run", call.arguments[index]
             )
-    if not texts:
-        raise call.refuse("operand", "prints every variable")
 
 
 def check_shopt(call: Call) -> None:
     texts = call.literals()
+    if not texts or texts == ["-p"]:
+        return
     if texts[:1] not in (["-s"], ["-u"]) or not set(texts[1:]) <= {
         "globstar",
         "dotglob",
@@ -164,18 +166,20 @@ def check_exit(call: Call) -> None:
 
 def check_trap(call: Call) -> None:
     texts = call.literals()
+    if texts in (["-l"], ["-p"], []):
+        return
     if not (texts and texts[0] == "-" and all(_SIGNAL.fullmatch(text) for text in texts[1:])):
         raise call.refuse("operand", "sets what runs on a signal")
 
 
 def check_export(call: Call) -> None:
     """``export`` of a harmless locale or colour setting, to the letter."""
+    if not call.arguments or call.literals() == ["-p"]:
+        return
     for argument in call.arguments:
         name, equals, value = call.literal(argument).partition("=")
         if not equals or not is_harmless_environment(name, value):
             raise call.refuse("assignment", f"hands {name!r} to every program", argument)
-    if not call.arguments:
-        raise call.refuse("operand", "prints the environment")
 
 
 def check_declare(call: Call) -> None:

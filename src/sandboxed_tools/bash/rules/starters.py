@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sandboxed_tools.bash.options import OptionValue, Spec, match_options
 from sandboxed_tools.bash.rules.call import Call
 from sandboxed_tools.bash.syntax import Argument
-from sandboxed_tools.bash.variables import is_harmless_environment
+from sandboxed_tools.bash.variables import is_harmless_environment, is_plain_variable
 
 __all__ = [
     "check_builtin",
@@ -125,6 +125,11 @@ def check_env(call: Call) -> None:
     if not rest or _is_version(call) or [item.literal for item in rest] == ["-0"]:
         return
     while rest:
+        if rest[0].literal in ("-u", "--unset") and len(rest) > 1:
+            if not is_plain_variable(call.literal(rest[1])):
+                raise call.refuse("assignment", "unsets what programs act on", rest[1])
+            rest = rest[2:]
+            continue
         match = _ENVIRONMENT.fullmatch(rest[0].literal or "")
         if match is None:
             break

@@ -18,6 +18,7 @@ DATE = Spec(
     long_value=frozenset({"date", "reference", "file"}),
     long_optional=frozenset({"date", "reference", "file", "iso-8601", "rfc-3339"}),
     max_operands=1,
+    dashed=names("-d --date"),
 )
 _IP_OPTIONS = names(
     "-br -brief -c -color -4 -6 -s -stats -statistics -d -details -o -oneline -j -json -p"
@@ -29,6 +30,7 @@ _IP_OBJECTS = names(
 )
 _IP_SHOW = frozenset({"show", "sh", "list", "lst", "ls"})
 _IP_FILTER = re.compile(r"[A-Za-z0-9_.:/@-]+")
+_PS_TAKES_VALUE = re.compile(r"-[AaefFjlLyHMNTwZ]*[oOCuUgGpst]|--sort|--format")
 _LSOF = re.compile(
     r"-[nPtlRaU]+|-[nPtlRaU]*i(?:TCP|UDP|tcp|udp|4|6)?(?::[0-9,-]+)?|-sTCP:LISTEN|-p|-c|[0-9,]+|\+D|:[0-9]+"
 )
@@ -55,21 +57,19 @@ def check_date(call: Call) -> None:
 
 def check_ps(call: Call) -> None:
     """``ps``: without the BSD option ``e``, which shows the environment of other processes."""
-    for argument in call.arguments:
-        text = call.literal(argument)
+    for index, text in enumerate(call.literals()):
         if "environ" in text.lower() or (
-            re.fullmatch(r"[A-Za-z]*e[A-Za-z]*", text) and _is_bsd(call, text)
+            re.fullmatch(r"[A-Za-z]*e[A-Za-z]*", text) and _is_bsd(call, index)
         ):
-            raise call.refuse("operand", "shows what belongs to other processes", argument)
+            raise call.refuse(
+                "operand", "shows what belongs to other processes", call.arguments[index]
+            )
 
 
-def _is_bsd(call: Call, text: str) -> bool:
+def _is_bsd(call: Call, index: int) -> bool:
     """Whether a word without a dash is options, and not the value of the option before it."""
-    texts = call.literals()
-    index = texts.index(text)
-    return index == 0 or not re.fullmatch(
-        r"-[A-Za-z]*[oOCuUgGpst]|--sort|k|--format", texts[index - 1]
-    )
+    before = call.literals()[index - 1] if index else ""
+    return not _PS_TAKES_VALUE.fullmatch(before)
 
 
 def check_getent(call: Call) -> None:
