@@ -15,6 +15,7 @@
     │   ├── NotMovable               the call belongs in a container and cannot travel there
     │   ├── PathRefused              a path that leaves the workspace, or is no regular file
     │   ├── PendingChanges           held changes must be decided first
+    │   ├── CallCancelled            dropped before it ended: an earlier failure, or an interruption
     │   ├── AuditUnavailable         the call cannot be recorded, so it is not run
     │   └── ToolFailed               the tool's own code raised
     ├── ChangeSetNotFound          no change set of this id is kept here
@@ -39,6 +40,7 @@ from typing import ClassVar
 
 __all__ = [
     "AuditUnavailable",
+    "CallCancelled",
     "CallError",
     "ChangeSetNotFound",
     "ConfigurationError",
@@ -177,6 +179,21 @@ class PendingChanges(CallError):
     """The workspace has held changes; a host tool would show another tree than the container."""
 
     code = "pending_changes"
+
+
+class CallCancelled(CallError):
+    """The call was dropped: an earlier one failed, or the program was interrupted.
+
+    ``has_started`` tells whether any of its work may have been done.
+    """
+
+    code = "call_cancelled"
+
+    def __init__(
+        self, message: str, *, has_started: bool = False, operator_detail: str | None = None
+    ) -> None:
+        super().__init__(message, operator_detail=operator_detail)
+        self.has_started = has_started
 
 
 class AuditUnavailable(CallError):

@@ -5,15 +5,37 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Final
 
+import anyio
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from sandboxed_tools.errors import EngineFault, EngineNotFound, Overloaded
 from sandboxed_tools.host import run_on_host
 from sandboxed_tools.policy import Placement, Policy
 from sandboxed_tools.sandbox.contract import OutputSink, Sandbox, SandboxSpec
 from sandboxed_tools.tool import Command, ExecResult, Reason
+from sandboxed_tools.tool.result import Stream
 
 __all__ = ["CommandRun"]
 
+_PASSING: Final = (EngineFault, EngineNotFound, Overloaded)
+"""Faults that may be gone in a moment. An image that is refused stays refused."""
+
+_MAX_RETRIES: Final = 5
+
 log = logging.getLogger("sandboxed_tools")
+
+
+def _log_retry(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    log.warning("the sandbox failed (%s); attempt %s follows", error, state.attempt_number + 1)
 
 
 class CommandRun:
@@ -32,6 +54,7 @@ class CommandRun:
         policy: Policy,
         open_sandbox: Callable[[], Awaitable[Sandbox]],
         on_output: OutputSink | None,
+        retries: int = 0,
     ) -> None:
         self.placement = placement
         self.spec = spec
@@ -39,6 +62,7 @@ class CommandRun:
         self._policy = policy
         self._open_sandbox = open_sandbox
         self._on_output = on_output
+        self._retries = min(max(retries, 0), _MAX_RETRIES)
 
     async def execute(self, command: Command) -> ExecResult:
         """Run it.
@@ -50,8 +74,38 @@ class CommandRun:
             result = await self._on_host(command)
             if result is not None:
                 return result
-        sandbox = await self._open_sandbox()
-        return await sandbox.run(self.spec, command, self._on_output)
+        return await self._in_container(command)
+
+    async def _in_container(self, command: Command) -> ExecResult:
+        """Run it in the sandbox; again after a fault of the sandbox, where that changes nothing.
+
+        Only a call that may be done twice is done twice, only after a fault that may pass, and only
+        while nothing of the command has been shown.
+        """
+        has_shown = False
+
+        def shown(stream: Stream, data: bytes) -> None:
+            nonlocal has_shown
+            has_shown = True
+            if self._on_output is not None:
+                self._on_output(stream, data)
+
+        async def attempt() -> ExecResult:
+            sandbox = await self._open_sandbox()
+            return await sandbox.run(self.spec, command, self._on_output and shown)
+
+        def may_pass(error: BaseException) -> bool:
+            return isinstance(error, _PASSING) and not has_shown and command.stdin is None
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(may_pass),
+            stop=stop_after_attempt(1 + self._retries),
+            wait=wait_random_exponential(multiplier=0.05, max=2),
+            sleep=anyio.sleep,
+            before_sleep=_log_retry,
+            reraise=True,
+        )
+        return await retrying(attempt)
 
     async def _on_host(self, command: Command) -> ExecResult | None:
         """The result of a host run; ``None`` when the gate refused something, so it counts not."""

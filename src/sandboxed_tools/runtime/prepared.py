@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from sandboxed_tools.errors import NotMovable, PermissionDenied, ToolFailed
 from sandboxed_tools.policy import (
@@ -25,7 +26,7 @@ from sandboxed_tools.sandbox.contract import (
 )
 from sandboxed_tools.tool import AnyTool, Flags, Limits, PermissionDecision, ToolInput
 
-__all__ = ["ContainerOptions", "PreparedCall", "prepare"]
+__all__ = ["ContainerOptions", "PreparedCall", "judged", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +154,34 @@ def prepare(
     tool_input = tool.parse(raw_input)
     flags = tool.flags(tool_input)
     placement = decide_placement(tool, flags, holds, trusted=entry.trusted)
+    unjudged = PreparedCall(entry, tool_input, flags, policy, placement, _UNJUDGED)
+    return judged(unjudged, granted=granted, options=options, scope=scope)
+
+
+_UNJUDGED: Final = PermissionDecision("deny", "nobody has judged this call")
+
+
+def judged(
+    prepared: PreparedCall,
+    *,
+    granted: tuple[Rule, ...],
+    options: ContainerOptions,
+    scope: Scope,
+) -> PreparedCall:
+    """The same call, judged under what a person has allowed until now."""
+    policy = prepared.policy
+    holds = policy.policy.with_allowed(granted)
     decision = decide(
-        tool,
-        tool_input,
-        flags,
-        placement,
+        prepared.entry.tool,
+        prepared.tool_input,
+        prepared.flags,
+        prepared.placement,
         holds,
-        effect_contained=options.contain(placement, holds),
+        effect_contained=options.contain(prepared.placement, holds),
         scope=scope,
     )
     if decision.layer == "mode":
         origins = policy.origins.get("mode", ())
         layers = ", ".join(origin.layer for origin in origins) or "default"
         decision = dataclasses.replace(decision, layer=layers)
-    return PreparedCall(entry, tool_input, flags, policy, placement, decision)
+    return dataclasses.replace(prepared, decision=decision)

@@ -11,7 +11,9 @@ from typing import Any, Self, TypeVar, overload
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.runtime.executor import DEFAULT_SIDE_BY_SIDE
 from sandboxed_tools.runtime.result import CallResult, Explanation
+from sandboxed_tools.runtime.sync_executor import SyncExecutor
 from sandboxed_tools.runtime.toolbox import Toolbox
 from sandboxed_tools.sandbox.contract import OutputSink
 from sandboxed_tools.tool import AnyTool, Tool, ToolInput
@@ -102,6 +104,12 @@ class SyncToolbox:
             future.cancel()
             raise
         return result
+
+    def executor(self, *, side_by_side: int = DEFAULT_SIDE_BY_SIDE) -> SyncExecutor:
+        """As :meth:`Toolbox.executor`."""
+        if self._portal is None:
+            raise ConfigurationError("Use the SyncToolbox inside its `with` block.")
+        return SyncExecutor(self._portal, self._toolbox.executor(side_by_side=side_by_side))
 
     def explain(self, tool: AnyTool | str, raw_input: object) -> Explanation:
         """As :meth:`Toolbox.explain`."""

@@ -29,7 +29,12 @@ from sandboxed_tools.policy import (
 from sandboxed_tools.runtime.call_context import CallContext
 from sandboxed_tools.runtime.command_run import CommandRun
 from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
-from sandboxed_tools.runtime.prepared import ContainerOptions, PreparedCall, prepare
+from sandboxed_tools.runtime.executor import (
+    DEFAULT_SIDE_BY_SIDE,
+    INTERRUPT_GRACE_S,
+    Executor,
+)
+from sandboxed_tools.runtime.prepared import ContainerOptions, PreparedCall, judged, prepare
 from sandboxed_tools.runtime.recorder import CallRecorder
 from sandboxed_tools.runtime.registry import ToolRegistry
 from sandboxed_tools.runtime.result import CallResult, Explanation
@@ -120,6 +125,7 @@ class Toolbox:
         self._sandbox = sandbox
         self._owns_sandbox = sandbox is None
         self._sandbox_lock: anyio.Lock | None = None
+        self._confirm_lock: anyio.Lock | None = None
         self._workspace = workspace
         self._options = ContainerOptions(image, network, changes, runtime)
         self._confirmer = confirmer
@@ -133,6 +139,7 @@ class Toolbox:
         if self._registry is not None or self._closed:
             raise ConfigurationError("A Toolbox is entered once.")
         self._sandbox_lock = anyio.Lock()
+        self._confirm_lock = anyio.Lock()
         if self._workspace is not None:
             self._root = await anyio.to_thread.run_sync(self._open_root, Path(self._workspace))
             self._resources[WorkspaceRoot] = self._root
@@ -278,6 +285,16 @@ class Toolbox:
             call_id, prepared, on_output=on_output, on_progress=on_progress
         )
 
+    def executor(
+        self,
+        *,
+        side_by_side: int = DEFAULT_SIDE_BY_SIDE,
+        interrupt_grace_s: float = INTERRUPT_GRACE_S,
+    ) -> Executor:
+        """Many calls at once, submitted while a model is still streaming; see :class:`Executor`."""
+        self._entered()
+        return Executor(self, side_by_side=side_by_side, interrupt_grace_s=interrupt_grace_s)
+
     def explain(self, tool: AnyTool | str, raw_input: object) -> Explanation:
         """What would happen to this call; nothing is run and nobody is asked.
 
@@ -310,11 +327,12 @@ class Toolbox:
         try:
             return self._prepare(tool, raw_input)
         except SandboxedToolsError as error:
-            name = tool if isinstance(tool, str) else tool.name
-            await self._recorder.refused(
-                call_id, tool=str(name), error=error, policy=self._policy_seen
-            )
+            await self._refuse(call_id, tool if isinstance(tool, str) else tool.name, error)
             raise
+
+    async def _refuse(self, call_id: str, tool: str, error: SandboxedToolsError) -> None:
+        """Record a call that could not be prepared."""
+        await self._recorder.refused(call_id, tool=tool, error=error, policy=self._policy_seen)
 
     async def _carry_out(
         self,
@@ -382,11 +400,21 @@ class Toolbox:
         Raises:
             PermissionDenied, NotMovable: it may not run, or not where it belongs.
         """
-        tool = prepared.entry.tool
         if prepared.decision.behavior != "deny":
+            tool = prepared.entry.tool
             self._options.check(tool, prepared.placement, prepared.policy.policy)
+        if prepared.decision.behavior != "ask" or self._confirmer is None:
+            return await self._authorize(prepared)
+        assert self._confirm_lock is not None
+        # One question at a time; an answer may have settled the next question as well.
+        async with self._confirm_lock:
+            return await self._authorize(
+                judged(prepared, granted=self._granted, options=self._options, scope=self._scope)
+            )
+
+    async def _authorize(self, prepared: PreparedCall) -> PermissionDecision:
         return await authorize(
-            tool,
+            prepared.entry.tool,
             prepared.tool_input,
             prepared.decision,
             prepared.placement,
@@ -420,6 +448,7 @@ class Toolbox:
             policy=policy,
             open_sandbox=self._open_sandbox,
             on_output=on_output,
+            retries=prepared.entry.tool.max_retries if prepared.flags.is_idempotent else 0,
         )
 
     async def _open_sandbox(self) -> Sandbox:

@@ -50,7 +50,8 @@ async def do_work(
     except SandboxedToolsError as error:
         _hook(tool.on_error, tool_input, error)
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # SystemExit as well: a tool must not be able to end the program by sys.exit().
         _hook(tool.on_error, tool_input, error)
         if isinstance(error, TimeoutError) and deadline.cancelled_caught:
             raise ToolFailed(
@@ -75,7 +76,7 @@ def present(tool: AnyTool, output: Any) -> Presented:
         raise _failed(tool, error) from error
 
 
-def _failed(tool: AnyTool, error: Exception) -> ToolFailed:
+def _failed(tool: AnyTool, error: BaseException) -> ToolFailed:
     return ToolFailed(
         f"{tool.name} failed: {type(error).__name__}: {error}"[:2000], operator_detail=repr(error)
     )
