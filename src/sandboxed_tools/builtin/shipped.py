@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from sandboxed_tools.builtin.bash import Bash
+from sandboxed_tools.builtin.edit import Edit
 from sandboxed_tools.builtin.glob import Glob
+from sandboxed_tools.builtin.grep import Grep
+from sandboxed_tools.builtin.read import Read
+from sandboxed_tools.builtin.write import Write
 from sandboxed_tools.tool import AnyTool
 
 __all__ = ["SHIPPED"]
 
-SHIPPED: tuple[AnyTool, ...] = (Bash, Glob)
+SHIPPED: tuple[AnyTool, ...] = (Bash, Read, Write, Edit, Glob, Grep)
