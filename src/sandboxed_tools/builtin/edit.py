@@ -83,4 +83,5 @@ Edit = build_tool(
     render_result=written_for_terminal,
     to_model_text=written_for_model,
     examples=({"file_path": "a.py", "old_string": "x = 1\n", "new_string": "x = 2\n"},),
+    defaults=1,
 )

@@ -82,4 +82,5 @@ Glob = build_tool(
     render_result=lambda found: "\n".join(p for p in (_lines(found), _rest(found)) if p),
     to_model_text=_model_text,
     examples=({"pattern": "**/*.py"}, {"pattern": "*.{c,h}", "path": "src", "gitignore": True}),
+    defaults=1,
 )

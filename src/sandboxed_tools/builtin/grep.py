@@ -177,4 +177,5 @@ Grep = build_tool(
         {"pattern": "TODO"},
         {"pattern": "def \\w+", "type": "py", "output_mode": "content", "context": 2},
     ),
+    defaults=1,
 )

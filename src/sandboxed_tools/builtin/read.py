@@ -115,4 +115,5 @@ Read = build_tool(
     render_result=_terminal_text,
     to_model_text=_model_text,
     examples=({"file_path": "README.md"}, {"file_path": "src/a.py", "offset": 100, "limit": 50}),
+    defaults=1,
 )

@@ -48,4 +48,5 @@ Write = build_tool(
     render_result=written_for_terminal,
     to_model_text=written_for_model,
     examples=({"file_path": "notes/today.md", "content": "Hello\n"},),
+    defaults=1,
 )

@@ -25,10 +25,10 @@ _FLAGS = (
     "is_enabled",
 )
 _DECIDED_BY_INPUT = ("is_read_only", "needs_sandbox", "is_destructive", "requires_confirmation")
-_TELLING_FIELD = re.compile(
-    r"(^|_)(code|script|command|cmd|query|sql|expression|url|uri|endpoint|path|file|filename|"
-    r"file_path|directory|folder)($|_)"
+_CODE_FIELD = re.compile(
+    r"(^|_)(code|script|command|cmd|query|sql|expression|url|uri|endpoint)($|_)"
 )
+_PATH_FIELD = re.compile(r"(^|_)(path|file|filename|directory|folder)($|_)")
 
 
 def check_tool(module: Module, tool: ToolSource) -> Iterator[Finding]:
@@ -113,13 +113,17 @@ def _fixed_flag(module: Module, tool: ToolSource, effects: Effects) -> Iterator[
     model = module.model(tool)
     if model is None:
         return
-    fields = [name for name, _ in _fields(model) if _TELLING_FIELD.search(name)]
+    names = [name for name, _ in _fields(model)]
+    code = [name for name in names if _CODE_FIELD.search(name)]
+    paths = [name for name in names if _PATH_FIELD.search(name)]
     contained = _literal(tool.keywords.get("needs_sandbox")) is True
     for flag in _DECIDED_BY_INPUT:
         node = tool.keywords.get(flag)
         value = _literal(node)
         worst = {"is_read_only": False, "needs_sandbox": True}.get(flag, True)
         # The worst case is safe whatever the input is; only a fixed promise is suspicious.
+        # Looking at a path only looks, whatever the path is.
+        fields = code if flag == "is_read_only" else [*code, *paths]
         if not isinstance(value, bool) or value is worst or not fields:
             continue
         judged_by_its_work = effects.only_reads or effects.changes_something
