@@ -72,6 +72,7 @@ Edit = build_tool(
     input_schema=EditInput,
     call=_edit,
     is_read_only=False,
+    needs_sandbox=False,
     is_concurrency_safe=False,
     is_idempotent=False,
     is_destructive=True,

@@ -38,6 +38,7 @@ Write = build_tool(
     input_schema=WriteInput,
     call=_write,
     is_read_only=False,
+    needs_sandbox=False,
     is_concurrency_safe=False,
     is_idempotent=False,
     is_destructive=True,
