@@ -40,7 +40,7 @@ _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 MAX_COMMANDS = 500
 """Most simple commands in one text; it fails closed."""
 MAX_ARGUMENTS = 1_000
-"""Most arguments of one command; it fails closed."""
+"""Most arguments, redirections and assignments of one command; it fails closed."""
 
 
 def parse(text: str, *, plain_variables: frozenset[str] = frozenset()) -> Script:
@@ -350,7 +350,7 @@ class Parser(Scanner):
                 words.extend(arguments)
             else:
                 break
-            if len(words) > MAX_ARGUMENTS:
+            if len(words) + len(redirects) + len(assignments) > MAX_ARGUMENTS:
                 raise self.refuse("too_long", f"more than {MAX_ARGUMENTS} arguments", start)
             end = self.position
         if self.character() == "(":
