@@ -17,16 +17,23 @@ class CuttableProxy:
     A request whose head contains ``fail_on`` is not passed on: its connection is closed instead.
     """
 
-    def __init__(self, path: Path, target: str) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, target: str) -> None:
+        """Listen at ``path``, or on a TCP port of the loopback interface."""
         self._target = target
         self._lock = threading.Lock()
         self._pairs: list[socket.socket] = []
         self.fail_on: bytes | None = None
         self.failures = 0
         self._is_cut = False
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
+        self._is_frozen = threading.Event()
+        if path is None:
+            self._listener = socket.socket(socket.AF_INET)
+            self._listener.bind(("127.0.0.1", 0))
+            self.url = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        else:
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(str(path))
+            self.url = f"unix://{path}"
         self._listener.listen(64)
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
@@ -38,6 +45,10 @@ class CuttableProxy:
             for one in self._pairs:
                 with contextlib.suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
+
+    def freeze(self) -> None:
+        """Pass nothing on any more, and close nothing: a network that has swallowed its peers."""
+        self._is_frozen.set()
 
     def mend(self) -> None:
         with self._lock:
@@ -76,6 +87,8 @@ class CuttableProxy:
 
     def _pass_on(self, source: socket.socket, target: socket.socket, is_request: bool) -> None:
         for data in _read(source):
+            if self._is_frozen.is_set():
+                continue
             if is_request and self.fail_on is not None and self.fail_on in data:
                 self.failures += 1
                 break
@@ -84,6 +97,8 @@ class CuttableProxy:
             except OSError:
                 break
         else:
+            if self._is_frozen.is_set():
+                return
             with contextlib.suppress(OSError):
                 target.shutdown(socket.SHUT_WR)
             return

@@ -237,7 +237,7 @@ def test_filling_backs_off_while_the_engine_is_gone_and_goes_on_after(
     target = engine.endpoint.socket_path
     assert target is not None
     proxy = CuttableProxy(tmp_path / "engine.sock", target)
-    found = ask_engine(Endpoint(f"unix://{proxy.path}", source="a test", is_explicit=True))
+    found = ask_engine(Endpoint(proxy.url, source="a test", is_explicit=True))
     assert isinstance(found, Engine)
     box = DockerSandbox(found)
     try:

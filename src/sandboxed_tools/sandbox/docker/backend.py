@@ -292,7 +292,7 @@ class DockerSandbox:
         container = self._pool.take(mould, is_wanted=is_wanted) if self._warm else None
         if container is not None:
             return container
-        container = launch(
+        return launch(
             self._engine,
             self._clients,
             mould,
@@ -302,10 +302,11 @@ class DockerSandbox:
             direct=direct,
             is_wanted=is_wanted,
         )
+
+    def called(self, mould: Mould, *, view_kind: str) -> None:
+        """From the first call of a kind on, containers are made ahead of the next ones."""
         if self._warm:
-            view = container.view
-            self._pool.called(mould, view_kind=view.kind if view is not None else "none")
-        return container
+            self._pool.called(mould, view_kind=view_kind)
 
     # ---- behind the calls ----
 

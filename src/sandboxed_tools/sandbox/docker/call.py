@@ -52,6 +52,10 @@ class ContainerSource(Protocol):
         self, mould: Mould, *, direct: Direct | None, is_wanted: Callable[[], bool]
     ) -> Container: ...
 
+    def called(self, mould: Mould, *, view_kind: str) -> None:
+        """A call with this mould is over; another may follow."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -188,6 +192,7 @@ class Call:
                     phases=Phases(queue_s=queue_s, start_s=start_s, run_s=pumped.run_s),
                 )
                 unfinished.pop_all()
+            self._source.called(mould, view_kind=result.view)
             ended = outcome.status in ("exited", "signalled")
             if pumped.report is not None and mould.image.ours:
                 return self._settled(container, result, ended=ended)

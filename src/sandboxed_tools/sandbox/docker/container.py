@@ -94,7 +94,7 @@ def launch(
         SandboxUnavailable: the engine, the image or the machine could not do it.
         InvalidWorkspace: the workspace may not be used.
     """
-    user = choose_user()
+    user = choose_user(is_mapped=engine.rootless or engine.userns_remap)
     with contextlib.ExitStack() as undo:
         view = _open_view(mould, user, views)
         if view is not None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any
 
 from docker.errors import APIError
 from requests.exceptions import RequestException
@@ -17,6 +18,9 @@ from sandboxed_tools.sandbox.docker.faults import status_code
 from sandboxed_tools.sandbox.docker.outcome import EngineState
 from sandboxed_tools.sandbox.docker.quiet import Quiet
 
+if TYPE_CHECKING:
+    import docker
+
 __all__ = ["Disposal", "engine_state", "force_kill"]
 
 _log = logging.getLogger(__name__)
@@ -24,6 +28,7 @@ _log = logging.getLogger(__name__)
 REMOVE_DEADLINE_S = 30.0
 VOLUME_DEADLINE_S = 10.0
 QUIET_WAIT_S = 0.1
+OOM_EVENT_DELAY_S = 0.4
 _GONE = (404,)
 _ENDED = (404, 409)
 _ERRORS = (APIError, RequestException, OSError)
@@ -62,22 +67,18 @@ def engine_state(clients: Clients, container_id: str, *, since: float) -> Engine
     """
     try:
         with clients.lend(timeout_s=3.0) as api:
-            try:
-                state = api.inspect_container(container_id)["State"]
-            except APIError as error:
-                if status_code(error) not in _GONE:
-                    raise
-                state = {"Running": False}
-            if state.get("Running"):
+            state = _inspected(api, container_id)
+            if state is not None and state.get("Running"):
                 return EngineState(running=True, exit_code=None, oom_killed=False)
             events = list(
                 api.events(  # type: ignore[call-overload]  # the API takes fractions
                     since=int(since) - 1,
-                    until=time.time() + 0.4,
+                    until=time.time() + OOM_EVENT_DELAY_S,
                     filters={"container": [container_id], "event": ["die", "oom"]},
                     decode=True,
                 )
             )
+            state = _inspected(api, container_id) or state or {}
     except (*_ERRORS, ValueError, KeyError) as error:
         _log.debug("the engine cannot say how %s ended: %s", container_id, error)
         return None
@@ -89,6 +90,15 @@ def engine_state(clients: Clients, container_id: str, *, since: float) -> Engine
         elif exit_code is None:
             exit_code = int(event["Actor"]["Attributes"].get("exitCode", "137"))
     return EngineState(running=False, exit_code=exit_code, oom_killed=oom_killed)
+
+
+def _inspected(api: docker.APIClient, container_id: str) -> dict[str, Any] | None:
+    try:
+        return dict(api.inspect_container(container_id)["State"])
+    except APIError as error:
+        if status_code(error) in _GONE:
+            return None
+        raise
 
 
 class Disposal:

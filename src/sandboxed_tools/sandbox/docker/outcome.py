@@ -7,7 +7,7 @@ than being shown: 137 and the word "Killed" are what any program can produce.
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandboxed_tools.errors import EngineFault
 from sandboxed_tools.sandbox.docker.protocol import Report
@@ -70,7 +70,11 @@ def classify(ending: Ending, report: Report | None, state: EngineState | None) -
         hit |= {limit} if limit else set()
         return Outcome(status, None, None, frozenset(hit), usage, cwd)
     if report is not None:
-        return _from_report(report, hit, usage)
+        outcome = _from_report(report, hit, usage)
+        if ending == "lost":
+            warning = "the connection ended early: the end of the output may be missing"
+            return replace(outcome, warnings=(warning,))
+        return outcome
     return _from_state(state)
 
 

@@ -131,6 +131,8 @@ class Pool:
             return
         with self._changed:
             shelf = self._shelf(key)
+            if shelf.is_usable and shelf.active_at <= time.monotonic():
+                return
             # A copy of the workspace would be of the past by the time it is used.
             shelf.is_usable = view_kind != "copy"
             shelf.active_at = min(shelf.active_at, time.monotonic() + FIRST_FILL_DELAY_S)

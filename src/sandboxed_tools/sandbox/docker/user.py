@@ -15,8 +15,13 @@ LAST_UID = 0x7FFF_FFFE
 where old tools see a negative number."""
 
 
-def choose_user() -> ContainerUser:
-    """The user for one container; never 0.
+FIRST_MAPPED_UID = 20_000
+LAST_MAPPED_UID = 59_999
+"""The same for an engine that maps users: its range has 65,536 of them (subuid(5))."""
+
+
+def choose_user(*, is_mapped: bool = False) -> ContainerUser:
+    """The user for one container; never 0. ``is_mapped``: the engine has a user namespace.
 
     A client that is not root runs containers as itself, because only it may then write to its
     workspace. A root client gives each container a UID of its own, because the kernel counts
@@ -25,5 +30,6 @@ def choose_user() -> ContainerUser:
     uid = os.geteuid()
     if uid != 0:
         return ContainerUser(uid=uid, gid=os.getegid() or uid)
-    own = FIRST_UID + secrets.randbelow(LAST_UID - FIRST_UID + 1)
+    first, last = (FIRST_MAPPED_UID, LAST_MAPPED_UID) if is_mapped else (FIRST_UID, LAST_UID)
+    own = first + secrets.randbelow(last - first + 1)
     return ContainerUser(uid=own, gid=own)
