@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sandboxed_tools.builtin.edit import Edit
 from sandboxed_tools.builtin.read import Read
+from sandboxed_tools.builtin.write import Write
 from sandboxed_tools.errors import InvalidInput, PathRefused
 from sandboxed_tools.workspace import FileStateCache, WorkspaceRoot
 from sandboxed_tools.workspace.edit_file import EditRequest, edit_file
@@ -181,6 +182,20 @@ def test_7_a_text_that_does_not_occur_is_refused_with_the_closest_place(
     assert (project / "a").read_text() == content
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("line", ["a" * 190, "x", "ab" * 95, " "])
+def test_7_a_hostile_file_does_not_hold_the_hint_up(project: Path, edit: Any, line: str) -> None:
+    (project / "a").write_text(f"{line}\n" * (10_000_000 // (len(line) + 1)))
+    assert code(edit, "a", "a" * 150 + "ba" * 20, "z") == "not_found"
+
+
+@pytest.mark.timeout(30)
+def test_3_hostile_names_do_not_hold_the_near_names_up(project: Path, edit: Any) -> None:
+    for number in range(3000):
+        (project / ("a" * 240 + str(number))).touch()
+    assert code(edit, "a" * 200 + "ba" * 20, "x", "y", read=False) == "missing"
+
+
 def test_7_a_hint_cannot_command_a_terminal(project: Path, edit: Any) -> None:
     (project / "a").write_text("some  \x1b]0;t\x07 text\n")
     with pytest.raises(InvalidInput) as refused:
@@ -315,6 +330,53 @@ def test_a_journal_that_refuses_prevents_the_change(
     with pytest.raises(OSError, match="journal is full"):
         edit_file(root, "a", EditRequest("", "x"), cache=cache, journal=Full())
     assert not (project / "a").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_full_disk_is_refused_in_words(tmp_path: Path, cache: FileStateCache) -> None:
+    (tmp_path / "small").mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", tmp_path / "small"], check=True
+    )
+    try:
+        with WorkspaceRoot.open(tmp_path / "small") as root:
+            edit_file(root, "a", EditRequest("", "x\n"), cache=cache)
+            for path, old in (("a", "x"), ("new", "")):
+                with pytest.raises(PathRefused) as refused:
+                    edit_file(root, path, EditRequest(old, "y" * 100_000), cache=cache)
+                assert refused.value.reason == "disk_full"
+            edit_file(root, "a", EditRequest("x", "z"), cache=cache)
+        assert os.listdir(tmp_path / "small") == ["a"]
+    finally:
+        subprocess.run(["umount", tmp_path / "small"], check=True)
+
+
+def test_every_name_that_a_file_can_have_is_edited(project: Path, edit: Any) -> None:
+    names = [
+        b"a\nb",
+        b"-rf",
+        b" lead",
+        b"\xff\xfe",
+        b"*",
+        b"\x1b]0;t\x07",
+        b"...",
+        b"~",
+        b"x" * 255,
+    ]
+    for name in [*names, "e\u0301".encode(), "é".encode()]:
+        Path(os.fsdecode(os.fsencode(project) + b"/" + name)).write_text("x\n")
+        written = edit(os.fsdecode(name), "x", "y")
+        assert "\x1b" not in Edit.render_result(written)
+        assert "\x1b" not in Edit.to_model_text(written)
+    assert len(os.listdir(project)) == len(names) + 2
+
+
+def test_a_whole_new_content_of_megabytes_has_a_bounded_diff(project: Path, call_tool: Any) -> None:
+    (project / "a").write_text("old\n" * 1_000_000)
+    call_tool(Read, file_path="a")
+    written = call_tool(Write, file_path="a", content="new\n" * 1_000_000)
+    assert len(written.diff) < 200_000
+    assert written.diff.splitlines()[2] == "@@ -1,1000000 +1,1000000 @@"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

@@ -201,11 +201,16 @@ def test_paths_longer_than_one_system_call_are_opened(root: WorkspaceRoot) -> No
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_a_mount_inside_is_not_entered(root: WorkspaceRoot) -> None:
     (root.path / "mounted").mkdir()
+    (root.path.parent / "outside" / "sub").mkdir()
+    (root.path.parent / "outside" / "sub" / "deep").write_text("x")
+    os.symlink("../secret", root.path.parent / "outside" / "sub" / "up")
     subprocess.run(
         ["mount", "--bind", root.path.parent / "outside", root.path / "mounted"], check=True
     )
     try:
-        assert reason(root, "mounted/secret") == "outside"
+        os.symlink("mounted/sub", root.path / "link")
+        for path in ("mounted/secret", "mounted/sub/deep", "link/deep", "mounted/sub/up"):
+            assert reason(root, path) == "outside"
         with pytest.raises(PathRefused):
             root.open_folder("mounted")
     finally:

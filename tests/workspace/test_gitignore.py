@@ -111,3 +111,19 @@ def test_hostile_rules_take_no_time_and_lead_nowhere(tmp_path: Path) -> None:
     os.unlink(project / ".gitignore")
     os.symlink("/dev/zero", project / ".gitignore")
     assert set(names) <= _seen_by_us(project)
+
+
+@pytest.mark.timeout(60)
+def test_rules_in_every_folder_of_a_deep_tree_stay_bounded(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    rules = "\n".join(f"*a*{number}*b" for number in range(1900))
+    folder = project
+    for _ in range(60):
+        folder = folder / "d"
+        folder.mkdir()
+        (folder / ".gitignore").write_text(rules)
+        (folder / "file").touch()
+    with WorkspaceRoot.open(project) as root:
+        found = find_files(root, "**/file", options=FindOptions(gitignore=True))
+        assert found.total == 60

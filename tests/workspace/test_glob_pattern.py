@@ -88,6 +88,7 @@ def test_case_is_ignored_when_asked_for() -> None:
         ("{1..1000000}", "too_many"),
         ("{a,b}" * 12, "too_many"),
         ("a/" * 300 + "b", "too_many"),
+        ("{1..250}/" + "**/a/" * 20, "too_many"),
     ],
 )
 def test_a_pattern_that_cannot_be_used_is_refused_with_its_code(pattern: str, code: str) -> None:
@@ -134,6 +135,18 @@ COMPONENTS = st.one_of(st.just("**"), st.text("ab*?", min_size=1, max_size=4)).f
 def test_matching_name_by_name_equals_matching_the_whole_path(pattern: str, path: str) -> None:
     expected = _as_regex(pattern).fullmatch(path) is not None
     assert compile_glob(pattern).matches(path) == expected
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "pattern", ["{" * 4000, "{a," * 1300, "[" * 4000, "{{a,b}," * 400, "\\" * 4001]
+)
+def test_nested_nonsense_is_answered(pattern: str) -> None:
+    try:
+        compiled = compile_glob(pattern)
+    except InvalidInput:
+        return
+    assert not compiled.matches("x")
 
 
 @given(st.text("[]!^-\\ab:*?{},.1/", max_size=20), st.text("ab[]!-", min_size=1, max_size=5))

@@ -76,6 +76,14 @@ def test_a_walk_stops_at_its_entries_and_says_so(root: WorkspaceRoot) -> None:
     assert walk.stopped == "entries"
 
 
+def test_a_walk_remembers_a_bounded_number_of_folders(root: WorkspaceRoot) -> None:
+    for number in range(50):
+        (root.path / str(number)).mkdir()
+    walk: Walk[None] = Walk(root.tree, budget=WalkBudget(max_pending=20))
+    seen(walk)
+    assert walk.stopped == "entries"
+
+
 def test_a_walk_stops_at_its_time_and_when_cancelled(root: WorkspaceRoot) -> None:
     (root.path / "a").touch()
     late: Walk[None] = Walk(root.tree, budget=WalkBudget(wall_s=0))

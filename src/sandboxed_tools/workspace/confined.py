@@ -205,13 +205,17 @@ class ConfinedTree:
 
     def _step(self, fd: int, name: bytes, flags: int) -> int:
         """Open one name in an open folder: no link followed, no mount entered."""
-        if self.use_openat2:
-            return openat2(fd, name, flags, resolve=_RESOLVE)
-        child = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        if not same_mount(fd, child):
+        child = self._passage(fd, name, flags)
+        if not self.use_openat2 and not same_mount(self.fd, child):
             os.close(child)
             raise OSError(errno.EXDEV, "is a mount", os.fsdecode(name))
         return child
+
+    def _passage(self, fd: int, name: bytes, flags: int) -> int:
+        """As ``_step``, for a folder on the way: a mount has no way back, so the end tells."""
+        if self.use_openat2:
+            return openat2(fd, name, flags, resolve=_RESOLVE)
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
 
     def _by_walk(self, parts: Parts, flags: int, *, follow_links: bool) -> tuple[int, Parts]:
         walk = _Walk(self, parts)
@@ -227,11 +231,11 @@ class ConfinedTree:
                         walk.splice(name, error, follow_links=follow_links)
                 else:
                     try:
-                        walk.enter(name, self._step(walk.fd, name, os.O_PATH | _FOLDER))
+                        walk.enter(name, self._passage(walk.fd, name, os.O_PATH | _FOLDER))
                     except OSError as error:
                         walk.splice(name, error, follow_links=follow_links)
                 if not walk.pending:
-                    return os.open(b".", flags, dir_fd=walk.fd), tuple(walk.names)
+                    return self._step(walk.fd, b".", flags), tuple(walk.names)
         finally:
             os.close(walk.fd)
 
@@ -282,7 +286,7 @@ class _Walk:
         try:
             for name in names:
                 self._count()
-                child = self.tree._step(fd, name, os.O_PATH | _FOLDER)
+                child = self.tree._passage(fd, name, os.O_PATH | _FOLDER)
                 os.close(fd)
                 fd = child
         except BaseException:

@@ -11,7 +11,8 @@ __all__ = ["Replacement", "diff_of", "replacement_between"]
 
 _CONTEXT_LINES: Final = 3
 _MAX_HUNKS: Final = 30
-_MAX_COMPARED_LINES: Final = 400
+_MAX_COMPARED_LINES: Final = 200
+_MAX_COMPARED_BYTES: Final = 256 * 1024
 _MAX_SHOWN_LINES: Final = 200
 _MAX_LINE_CHARS: Final = 500
 
@@ -66,10 +67,11 @@ def diff_of(
     for hunk in hunks[:_MAX_HUNKS]:
         line += old.count(b"\n", position, hunk.start)
         position = hunk.start
-        before, after = _split(old[hunk.start : hunk.end], codec), _split(hunk.new, codec)
-        header = f"@@ -{_range(line, len(before))} +{_range(line + shift, len(after))} @@"
-        lines += [header, *_shortened(_body(before, after))]
-        shift += len(after) - len(before)
+        before, after = old[hunk.start : hunk.end], hunk.new
+        sizes = _line_count(before), _line_count(after)
+        header = f"@@ -{_range(line, sizes[0])} +{_range(line + shift, sizes[1])} @@"
+        lines += [header, *_shortened(_body(_split(before, codec), _split(after, codec)))]
+        shift += sizes[1] - sizes[0]
     if len(hunks) > _MAX_HUNKS:
         lines.append(f"[… {len(hunks) - _MAX_HUNKS} more places changed …]")
     return "\n".join(lines)
@@ -123,7 +125,16 @@ def _context_end(old: bytes, position: int) -> int:
     return position
 
 
+def _line_count(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+
 def _split(data: bytes, codec: str) -> list[str]:
+    if len(data) > _MAX_COMPARED_BYTES:
+        # Enough for what is shown of it in the end.
+        half = _MAX_COMPARED_BYTES // 2
+        cut = len(data) - 2 * half
+        data = b"%b\n[... %d bytes ...]\n%b" % (data[:half], cut, data[-half:])
     lines = data.decode(codec, "backslashreplace").split("\n")
     if lines[-1] == "":
         lines.pop()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from typing import Final
 
 from sandboxed_tools.tool.foreign_text import for_terminal
 from sandboxed_tools.workspace.edit_text import Content
+from sandboxed_tools.workspace.similar import most_similar
 
 __all__ = ["closest_place"]
 
-_MAX_FILE_BYTES: Final = 4 * 1024**2
+_MAX_FILE_BYTES: Final = 1024**2
 _MAX_TEXT_CHARS: Final = 100_000
 _MAX_COMPARED_LINES: Final = 4000
 _MAX_COMPARED_CHARS: Final = 200
@@ -36,7 +36,7 @@ def closest_place(content: Content, old: str) -> str:
 
     Tried in order: line numbers copied from a listing, white space, quotes and dashes that look
     alike, Unicode normalisation, letter case, and last the most similar single line. Bounded in
-    time: of long files the first four megabytes are looked at.
+    time: of long files the first megabyte is looked at.
     """
     if len(old) > _MAX_TEXT_CHARS:
         return ""
@@ -90,7 +90,7 @@ def _most_similar(lines: list[str], wanted: list[str]) -> int | None:
         line.strip()[:_MAX_COMPARED_CHARS]: index
         for index, line in reversed(list(enumerate(lines[:_MAX_COMPARED_LINES])))
     }
-    near = difflib.get_close_matches(key, candidates, n=1, cutoff=0.6)
+    near = most_similar(key, candidates, at_most=1)
     if not near:
         return None
     offset = next(i for i, line in enumerate(wanted) if line.strip()[:_MAX_COMPARED_CHARS] == key)

@@ -8,6 +8,7 @@ and nothing below an ignored folder can be taken back.
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,6 +22,8 @@ __all__ = ["GIT", "SEARCH", "IgnoreRules", "parse_gitignore"]
 
 _MAX_FILE_BYTES: Final = 256 * 1024
 _MAX_RULES: Final = 2000
+_MAX_RULES_IN_FORCE: Final = 4000
+"""In one folder and those above it together: every file of the folder is held against all."""
 
 GIT: Final = (b".gitignore",)
 """Git's own rules."""
@@ -72,6 +75,8 @@ class IgnoreRules:
 
     def entered(self, tree: ConfinedTree, parts: Parts) -> IgnoreRules:
         """The rules inside a folder: these, and the ones in its own files, if any."""
+        if sum(len(layer.rules) for layer in self.layers) > _MAX_RULES_IN_FORCE:
+            return self
         found = [
             _Layer(name, len(parts), rules)
             for name in self.names
@@ -101,6 +106,7 @@ def parse_gitignore(content: bytes) -> tuple[_Rule, ...]:
     return tuple(rules)
 
 
+@functools.lru_cache(maxsize=4096)
 def _rule(line: str) -> _Rule | None:
     line = _without_trailing_spaces(line)
     if not line or line.startswith("#"):

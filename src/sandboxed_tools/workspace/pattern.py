@@ -31,7 +31,9 @@ Positions = frozenset[tuple[int, int]]
 
 _MAX_PATTERN_CHARS: Final = 4096
 _MAX_ALTERNATIVES: Final = 256
+_MAX_BRACES: Final = 40
 _MAX_COMPONENTS: Final = 256
+_MAX_COMPONENTS_TOGETHER: Final = 2000
 
 _ANY_DEPTH: Final = "**"
 _CLASSES: Final = {
@@ -112,11 +114,16 @@ def compile_glob(text: str, *, hidden: bool = False, ignore_case: bool = False) 
     includes = tuple(a for a in alternatives if not a.startswith("!"))
     excludes = tuple(a[1:] for a in alternatives if a.startswith("!"))
     compiled = functools.partial(_compiled, whole=text, ignore_case=ignore_case)
-    return GlobPattern(
+    found = GlobPattern(
         includes=tuple(compiled(a) for a in includes or (_ANY_DEPTH,)),
         excludes=tuple(compiled(a) for a in excludes),
         hidden=hidden,
     )
+    if sum(map(len, (*found.includes, *found.excludes))) > _MAX_COMPONENTS_TOGETHER:
+        raise _refused(
+            text, f"has more than {_MAX_COMPONENTS_TOGETHER} components in all.", "too_many"
+        )
+    return found
 
 
 def has_open_bracket(name: str) -> bool:
@@ -144,6 +151,9 @@ def _expanded(text: str) -> list[str]:
         raise _refused(text, "is empty; '**' matches every file.", "empty")
     if "\0" in text:
         raise _refused(text, "holds a NUL byte.", "nul")
+    if text.count("{") > _MAX_BRACES:
+        # The expansion is recursive.
+        raise _refused(text, f"has more than {_MAX_BRACES} braces.", "too_many")
     try:
         return list(bracex.iexpand(text, keep_escapes=True, limit=_MAX_ALTERNATIVES))
     except bracex.ExpansionLimitException:
@@ -185,6 +195,7 @@ def _component(name: str, *, ignore_case: bool) -> _Component:
     )
 
 
+_SPECIAL: Final = re.compile(r"[*?\[\]\\]")
 _PLAIN_SUFFIX: Final = re.compile(r"\*([^*?\[\]\\]+)")
 
 
@@ -192,6 +203,8 @@ def _name_matcher(name: str, *, ignore_case: bool) -> NameMatcher:
     if not ignore_case:
         if name == "*":
             return bool
+        if _SPECIAL.search(name) is None:
+            return name.__eq__
         suffix = _PLAIN_SUFFIX.fullmatch(name)
         if suffix is not None:
             ending = suffix[1]
@@ -224,6 +237,8 @@ def _literal(character: str) -> str:
 
 def _class_end(name: str, start: int) -> int | None:
     """Where the bracket that opens at ``start`` is closed; a first ``]`` in it is a member."""
+    if name.find("]", start) < 0:
+        return None
     index = start + 1
     if name[index : index + 1] in ("!", "^"):
         index += 1

@@ -63,11 +63,14 @@ class Selection:
 
     def rules(self, folder: Parts) -> IgnoreRules:
         """The ignore rules inside a folder; asked once for each folder."""
-        known = self._rules_of.get(folder)
-        if known is None:
-            above = self.rules(folder[:-1]) if folder else IgnoreRules(SEARCH)
-            known = self._rules_of[folder] = above.entered(self._tree, folder)
-        return known
+        missing = 0
+        while missing <= len(folder) and folder[: len(folder) - missing] not in self._rules_of:
+            missing += 1
+        # From the top down, and not by recursion: a path can be two thousand folders deep.
+        for depth in range(len(folder) - missing + 1, len(folder) + 1):
+            above = self._rules_of[folder[: depth - 1]] if depth else IgnoreRules(SEARCH)
+            self._rules_of[folder[:depth]] = above.entered(self._tree, folder[:depth])
+        return self._rules_of[folder]
 
 
 def _patterns(options: GrepOptions) -> list[tuple[GlobPattern, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import os
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from sandboxed_tools.errors import FieldError, InvalidInput, PathRefused
 from sandboxed_tools.workspace.atomic import Expected
 from sandboxed_tools.workspace.confined import OpenFile
 from sandboxed_tools.workspace.root import Place, WorkspaceRoot
+from sandboxed_tools.workspace.similar import most_similar
 from sandboxed_tools.workspace.spelling import Parts, shown
 from sandboxed_tools.workspace.state_cache import FileIdentity, FileStateCache, content_hash
 from sandboxed_tools.workspace.text import Encoding, encoding_of
@@ -97,7 +97,7 @@ def _near_names(place: Place) -> list[str]:
         os.close(fd)
     wanted = os.fsdecode(name)
     by_folded = {each.casefold(): each for each in names}
-    near = difflib.get_close_matches(wanted.casefold(), by_folded, n=3, cutoff=0.6)
+    near = most_similar(wanted.casefold(), by_folded, at_most=3)
     return [place.name_of((*folder, os.fsencode(by_folded[each]))) for each in near]
 
 

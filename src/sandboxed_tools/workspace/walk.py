@@ -30,11 +30,12 @@ _CHANGED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 @dataclass(frozen=True, slots=True)
 class WalkBudget:
-    """What a walk may use: entries listed, seconds, and folders below each other."""
+    """What a walk may use: entries listed, seconds, folders below each other, folders waiting."""
 
     max_entries: int = 2_000_000
     wall_s: float = 20.0
     max_depth: int = 512
+    max_pending: int = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,9 @@ class Walk(Generic[StateT]):
         """Have a folder listed later, unless it is too deep."""
         if len(parts) > self.budget.max_depth:
             self.too_deep += 1
+        elif len(self._pending) >= self.budget.max_pending:
+            # A folder with a million folders in it would be a list of all of them.
+            self.stopped = self.stopped or "entries"
         else:
             self._pending.append((parts, state))
 
