@@ -372,7 +372,27 @@ def test_foreign_image_gets_the_launcher_in_a_volume(
     assert not result.trusted_report
 
 
+def engine_notices_oom(api: docker.APIClient, image: str) -> bool:
+    """Whether the engine's own flag works here: its shim gives up, silently, on a hierarchy of
+    control groups that was mounted after the engine was started."""
+    made = api.create_container_from_config(  # type: ignore[no-untyped-call]
+        {
+            "Image": image,
+            "Entrypoint": ["python3", "-c", "bytearray(1 << 30)"],
+            "HostConfig": {"Memory": 64 << 20, "MemorySwap": 64 << 20, "NetworkMode": "none"},
+        },
+        None,
+    )["Id"]
+    try:
+        api.start(made)
+        api.wait(made)
+        return bool(api.inspect_container(made)["State"]["OOMKilled"])
+    finally:
+        api.remove_container(made, force=True)
+
+
 def test_image_without_launcher_runs_cold_and_says_so_once(
+    api: docker.APIClient,
     engine: Engine,
     foreign_image: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -394,7 +414,9 @@ def test_image_without_launcher_runs_cold_and_says_so_once(
             memory = {run_in(box, foreign_image, bomb, memory_bytes="64m").status for _ in range(3)}
         assert killed.status in ("exited", "signalled")  # process 1 may ignore its own signal
         assert (late.status, late.stdout) == ("timeout", b"hi\n")
-        assert "oom" in memory
+        assert memory <= {"oom", "signalled"}
+        if engine_notices_oom(api, foreign_image):
+            assert "oom" in memory
         assert len([r for r in caplog.records if "launcher" in r.getMessage()]) == 1
         with pytest.raises(UnsupportedOnEngine, match="TOKEN"):
             run_in(box, foreign_image, "true", env={**ENV, "TOKEN": "secret"})
