@@ -208,7 +208,7 @@ anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_death_of_the_client_ends_its_containers(
     base_image: str, api: docker.APIClient, how: signal.Signals
 ) -> None:
