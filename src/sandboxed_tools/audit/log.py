@@ -24,6 +24,7 @@ _INSERT: Final = (
     "INSERT INTO records (chain, number, kind, call_id, body, hash) VALUES (?, ?, ?, ?, ?, ?)"
 )
 _OCCUPIED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_JSON: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str)
 _MAX_BODY_CHARS: Final = 256 * 1024
 
 
@@ -55,9 +56,7 @@ class AuditLog:
             BlockingIOError: with ``may_wait=False`` only: try again where waiting is allowed.
             AuditUnavailable: the disk is full or read-only, or the file is damaged or gone.
         """
-        body = json.dumps(
-            {"at": time.time(), **facts}, ensure_ascii=True, separators=(",", ":"), default=str
-        )
+        body = _JSON.encode({"at": time.time(), **facts})
         if len(body) > _MAX_BODY_CHARS:
             body = json.dumps({"at": time.time(), "note": f"{len(body)} characters left out"})
         if not self._lock.acquire(blocking=may_wait, timeout=10 if may_wait else -1):

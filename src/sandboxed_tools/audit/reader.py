@@ -87,31 +87,22 @@ class AuditReader:
         """
         with closing(open_for_reading(self._path)) as connection:
             found: list[CallRecord] = []
-            starts = connection.execute(
-                "SELECT id, chain, number, kind, call_id, body, hash FROM records "
-                "WHERE kind IN ('intent', 'refused') ORDER BY id DESC"
-            )
-            for item in starts:
-                start = _row(item)
-                if tool is not None and start.facts.get("tool") != tool:
+            outcomes: dict[tuple[str, str], Row] = {}
+            for item in connection.execute(
+                "SELECT id, chain, number, kind, call_id, body, hash FROM records ORDER BY id DESC"
+            ):
+                row = _row(item)
+                key = (row.chain, row.call_id)
+                if row.kind == "outcome":
+                    outcomes[key] = row
                     continue
-                found.append(self._call(connection, start))
+                outcome = outcomes.pop(key, None)
+                if tool is not None and row.facts.get("tool") != tool:
+                    continue
+                found.append(_call(row, outcome))
                 if len(found) >= count:
                     break
             return found
-
-    def _call(self, connection: Any, start: Row) -> CallRecord:
-        facts = {"chain": start.chain, **start.facts}
-        ended = start.kind == "refused"
-        for (body,) in connection.execute(
-            "SELECT body FROM records WHERE call_id = ? AND chain = ? AND kind = 'outcome'",
-            (start.call_id, start.chain),
-        ):
-            later = Row(0, start.chain, 0, "outcome", start.call_id, body, "").facts
-            facts = {**facts, **{name: value for name, value in later.items() if name != "at"}}
-            facts["ended_at"] = later.get("at")
-            ended = True
-        return CallRecord(start.call_id, ended, facts)
 
     def verify(self, anchors: Iterable[Head] = ()) -> Verification:
         """Check every chain, and that it still reaches its anchors.
@@ -120,6 +111,15 @@ class AuditReader:
             AuditUnavailable: there are none, or they cannot be read.
         """
         return verify(map(_link, self.rows()), anchors=anchors)
+
+
+def _call(start: Row, outcome: Row | None) -> CallRecord:
+    facts = {"chain": start.chain, **start.facts}
+    if outcome is not None:
+        later = outcome.facts
+        facts["ended_at"] = later.pop("at", None)
+        facts |= later
+    return CallRecord(start.call_id, start.kind == "refused" or outcome is not None, facts)
 
 
 def _link(row: Row) -> Link:

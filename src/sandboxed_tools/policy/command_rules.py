@@ -92,11 +92,13 @@ class CommandParts:
     ``parts`` are all that it runs, ``hidden`` what these run in turn as far as their words tell.
     ``is_opaque``: some of it cannot be parsed, or a program is not known, so that every ask and
     deny rule matches. ``parts`` is ``None`` where nothing of the text can be relied on.
+    ``programs`` are the base names of all programs in it.
     """
 
     parts: tuple[Part, ...] | None
     hidden: tuple[Part, ...]
     is_opaque: bool
+    programs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,11 @@ class CommandPattern:
     redirects: frozenset[tuple[str, str | None]]
     assignments: frozenset[tuple[str, str | None]]
     is_exact: bool
+
+    @property
+    def program(self) -> str | None:
+        """The base name of the program, for an index; ``None`` for assignments alone."""
+        return _base_name(self.words[0]) if self.words else None
 
     def surely_matches(self, part: Part) -> bool:
         """Whether a part is this to the letter: for allow rules."""
@@ -122,14 +129,9 @@ class CommandPattern:
 
     def may_match(self, part: Part) -> bool:
         """Whether a part is, or may turn out to be, this: for ask and deny rules."""
-        if not (
-            _contained(self.redirects, part.redirects)
-            and _contained(self.assignments, part.assignments)
-        ):
-            return False
         for index, word in enumerate(self.words):
             if part.open_at is not None and index >= part.open_at:
-                return True
+                return self._may_have_the_rest_of(part)
             if index >= len(part.words):
                 return False
             known = part.words[index]
@@ -138,7 +140,15 @@ class CommandPattern:
             if index == 0 and _base_name(known) == _base_name(word):
                 continue
             return False
-        return not self.is_exact or part.open_at is not None or len(part.words) == len(self.words)
+        if self.is_exact and part.open_at is None and len(part.words) != len(self.words):
+            return False
+        return self._may_have_the_rest_of(part)
+
+    def _may_have_the_rest_of(self, part: Part) -> bool:
+        return not (self.redirects or self.assignments) or (
+            _contained(self.redirects, part.redirects)
+            and _contained(self.assignments, part.assignments)
+        )
 
 
 def command_pattern(text: str) -> CommandPattern:
@@ -188,7 +198,10 @@ def split_command(text: str) -> CommandParts:
     is_opaque = any(part.has_unknown_program for part in parts)
     for part in parts:
         is_opaque |= _unwrap(part, hidden, 0)
-    return CommandParts(tuple(parts), tuple(hidden), is_opaque)
+    programs = frozenset(
+        _base_name(part.words[0]) for part in (*parts, *hidden) if part.words and part.words[0]
+    )
+    return CommandParts(tuple(parts), tuple(hidden), is_opaque, programs)
 
 
 def _parsed(text: str) -> Script | None:

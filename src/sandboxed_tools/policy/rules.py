@@ -118,7 +118,7 @@ class RuleSet:
         ask: Iterable[Rule] = (),
         allow: Iterable[Rule] = (),
     ) -> None:
-        self._by_tool: dict[str, dict[Behavior, list[Rule]]] = {}
+        self._by_tool: dict[str, dict[Behavior, _Rules]] = {}
         stated: tuple[tuple[Behavior, Iterable[Rule]], ...] = (
             ("deny", deny),
             ("ask", ask),
@@ -126,8 +126,10 @@ class RuleSet:
         )
         for behavior, rules in stated:
             for rule in rules:
-                kinds = self._by_tool.setdefault(rule.tool, {"deny": [], "ask": [], "allow": []})
-                kinds[behavior].append(rule)
+                kinds = self._by_tool.setdefault(
+                    rule.tool, {"deny": _Rules(), "ask": _Rules(), "allow": _Rules()}
+                )
+                kinds[behavior].add(rule)
 
     def verdict(self, tool: AnyTool, tool_input: ToolInput, scope: Scope) -> RuleVerdict | None:
         """The strictest verdict of all rules for this call; ``None`` where none matches.
@@ -140,13 +142,41 @@ class RuleSet:
         if not found:
             return None
         subject = _subject(tool, tool_input, scope)
+        programs = subject.programs()
         for behavior, message in _STRICT:
             for kinds in found:
-                for rule in kinds[behavior]:
+                for rule in kinds[behavior].about(programs):
                     if subject.may_match(rule):
                         return RuleVerdict(behavior, (rule,), message)
-        allowing = subject.allowing([rule for kinds in found for rule in kinds["allow"]])
+        allowing = subject.allowing(
+            [rule for kinds in found for rule in kinds["allow"].about(programs)]
+        )
         return RuleVerdict("allow", allowing, "a rule allows it") if allowing else None
+
+
+class _Rules:
+    """Rules of one kind for one tool; those for commands also by the program that they name."""
+
+    def __init__(self) -> None:
+        self._all: list[Rule] = []
+        self._by_program: dict[str, list[Rule]] = {}
+        self._of_any: list[Rule] = []
+
+    def add(self, rule: Rule) -> None:
+        self._all.append(rule)
+        pattern = _command_pattern(rule.pattern) if rule.tool == "Bash" else None
+        if pattern is not None and pattern.program is not None:
+            self._by_program.setdefault(pattern.program, []).append(rule)
+        else:
+            self._of_any.append(rule)
+
+    def about(self, programs: frozenset[str] | None) -> list[Rule]:
+        """The rules that could match one of these programs; all of them for ``None``."""
+        if programs is None:
+            return self._all
+        by_program = self._by_program
+        named = [rule for program in programs for rule in by_program.get(program, ())]
+        return [*self._of_any, *named] if named else self._of_any
 
 
 _STRICT: Final[tuple[tuple[Behavior, str], ...]] = (
@@ -171,6 +201,11 @@ def suggested_rules(tool: AnyTool, tool_input: ToolInput, scope: Scope) -> tuple
 class _Subject:
     """What rules are matched against. This one offers nothing: no pattern is sure to match."""
 
+    def programs(self) -> frozenset[str] | None:
+        """The base names of every program that is named anywhere; ``None`` where rules are not
+        chosen by it."""
+        return None
+
     def may_match(self, rule: Rule) -> bool:
         return True
 
@@ -185,6 +220,9 @@ class _Subject:
 class _Commands(_Subject):
     def __init__(self, parts: CommandParts) -> None:
         self._parts = parts
+
+    def programs(self) -> frozenset[str] | None:
+        return None if self._parts.is_opaque else self._parts.programs
 
     def may_match(self, rule: Rule) -> bool:
         pattern = _command_pattern(rule.pattern)

@@ -94,6 +94,9 @@ class CommandRun:
             sandbox = await self._open_sandbox()
             return await sandbox.run(self.spec, command, self._on_output and shown)
 
+        if not self._retries:
+            return await attempt()
+
         def may_pass(error: BaseException) -> bool:
             return isinstance(error, _PASSING) and not has_shown and command.stdin is None
 
