@@ -120,6 +120,7 @@ def test_a_text_with_methods_of_its_own_is_judged_by_its_characters() -> None:
         ("| ls", "syntax"),
         ("ls ;; ls", "syntax"),
         ("fi", "syntax"),
+        ("cat < 2>&1", "syntax"),
         ("cat <<EOF\nx", "syntax"),
         ("--rcfile x", "unknown_command"),
         ("-c ls", "unknown_command"),

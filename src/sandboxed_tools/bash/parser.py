@@ -316,7 +316,8 @@ class Parser(Scanner):
             return self.here_document_delimiter(operator, fd, start)
         begin = self.position
         pieces = self.word()
-        if not pieces:
+        number = pieces and self.text[begin : self.position].isdigit()
+        if not pieces or (number and self.character() in ("<", ">")):
             raise self.refuse("syntax", "a redirection without a target", start)
         if operator == "<<<":
             target = Argument(None, "", "*", begin, self.position)
