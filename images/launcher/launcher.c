@@ -13,7 +13,7 @@
  *     P  the next piece of the script            C  configuration: starts the command
  *     I  a piece of standard input               J  the same behind a 32-byte nonce, acknowledged
  *     E  end of standard input                   K  kill: end the call now
- *     H  heartbeat
+ *     H  heartbeat                               B  begin: clocks and figures count from now
  *
  * The configuration is a sequence of (tag, one byte; length, 4 bytes; value):
  *
@@ -21,6 +21,9 @@
  *     e  variable, NAME=VALUE, repeated          c  directory
  *     d  deadline in ms    h  heartbeat in ms    f  RLIMIT_FSIZE in bytes
  *     i  "1": standard input follows; else it is /dev/null
+ *
+ * A command that was started ahead of its call and waits on standard input is told nothing by B: its
+ * payload (d, h, f) replaces the limits that it was started with.
  *
  * The command writes to the container's own stdout and stderr. When its main process has ended, or
  * the client asks for it, or the client is gone (end of file on standard input), everything in the
@@ -361,6 +364,38 @@ static int configure(unsigned char *payload, size_t length)
     return config.argc && config.mark_bytes ? 0 : -1;
 }
 
+/* The call of a command that has waited for it: what it did until now is not the call's. */
+static int begin(unsigned char *payload, size_t length)
+{
+    config.file_bytes = -1;
+    config.deadline_ms = config.heartbeat_ms = 0;
+    for (size_t at = 0; at < length;) {
+        if (length - at < HEADER_BYTES)
+            return -1;
+        unsigned char tag = payload[at];
+        size_t size = big_endian(payload + at + 1);
+        if (size > length - at - HEADER_BYTES)
+            return -1;
+        char *text = text_of(payload + at + HEADER_BYTES, size);
+        at += HEADER_BYTES + size;
+        switch (tag) {
+        case 'd': config.deadline_ms = atoll(text); break;
+        case 'h': config.heartbeat_ms = atoll(text); break;
+        case 'f': config.file_bytes = atoll(text); break;
+        default: return -1;
+        }
+        free(text);
+    }
+    if (config.file_bytes >= 0) {
+        struct rlimit both = {(rlim_t)config.file_bytes, (rlim_t)config.file_bytes};
+        if (prlimit(main_pid, RLIMIT_FSIZE, &both, NULL))
+            return -1;
+    }
+    before = read_figures();
+    started_ms = now_ms();
+    return 0;
+}
+
 static int take_script(const unsigned char *data, size_t length)
 {
     if (script_fd < 0)
@@ -419,6 +454,7 @@ static int handle(unsigned char type, unsigned char *payload, size_t length)
         if (length < NONCE_BYTES)
             return -1;
         return take_stdin(payload + NONCE_BYTES, length - NONCE_BYTES, payload);
+    case 'B': return begin(payload, length);
     case 'E': stdin_ended = 1; return 0;
     case 'K': why = "kill"; return 0;
     default: return -1;

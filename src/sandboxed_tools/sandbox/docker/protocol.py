@@ -23,6 +23,7 @@ __all__ = [
     "Report",
     "ReportReader",
     "Scanned",
+    "begin_frame",
     "call_frames",
     "frame",
     "new_mark",
@@ -49,6 +50,7 @@ class Frame:
     STDIN_END = b"E"
     KILL = b"K"
     HEARTBEAT = b"H"
+    BEGIN = b"B"
 
 
 def frame(kind: bytes, payload: bytes = b"") -> bytes:
@@ -83,15 +85,28 @@ def call_frames(
     fields = [(b"t", mark), (b"c", _encoded(command.cwd or cwd))]
     fields += [(b"a", _encoded(text)) for text in command.argv]
     fields += [(b"e", _encoded(f"{name}={value}")) for name, value in command.env.items()]
-    fields += [(b"d", b"%d" % int(deadline_s * 1000)), (b"f", b"%d" % file_bytes)]
-    if heartbeat_s is not None:
-        fields.append((b"h", b"%d" % int(heartbeat_s * 1000)))
+    fields += _bounds(file_bytes, deadline_s, heartbeat_s)
     if command.stdin is not None:
         fields.append((b"i", b"1"))
-    yield frame(
-        Frame.CONFIGURE,
-        b"".join(struct.pack(">cI", tag, len(value)) + value for tag, value in fields),
-    )
+    yield frame(Frame.CONFIGURE, _packed(fields))
+
+
+def begin_frame(*, file_bytes: int, deadline_s: float, heartbeat_s: float | None = None) -> bytes:
+    """The frame that begins the call of a command that was started before and waits for it."""
+    return frame(Frame.BEGIN, _packed(_bounds(file_bytes, deadline_s, heartbeat_s)))
+
+
+def _bounds(
+    file_bytes: int, deadline_s: float, heartbeat_s: float | None
+) -> list[tuple[bytes, bytes]]:
+    fields = [(b"d", b"%d" % int(deadline_s * 1000)), (b"f", b"%d" % file_bytes)]
+    if heartbeat_s is not None:
+        fields.append((b"h", b"%d" % int(heartbeat_s * 1000)))
+    return fields
+
+
+def _packed(fields: list[tuple[bytes, bytes]]) -> bytes:
+    return b"".join(struct.pack(">cI", tag, len(value)) + value for tag, value in fields)
 
 
 def _encoded(text: str) -> bytes:
