@@ -22,7 +22,7 @@ from sandboxed_tools.workspace.grep_result import (
     shortened,
 )
 from sandboxed_tools.workspace.regex import SearchPattern
-from sandboxed_tools.workspace.selection import Selection, parts_of
+from sandboxed_tools.workspace.searched_files import Selection, parts_of
 
 __all__ = ["grep_with_ripgrep", "ripgrep_path"]
 

@@ -21,7 +21,7 @@ from sandboxed_tools.workspace.grep_result import (
 )
 from sandboxed_tools.workspace.regex import SearchPattern
 from sandboxed_tools.workspace.root import Place, WorkspaceRoot
-from sandboxed_tools.workspace.selection import Selection
+from sandboxed_tools.workspace.searched_files import Selection
 from sandboxed_tools.workspace.spelling import Parts
 from sandboxed_tools.workspace.walk import Walk, WalkBudget
 
