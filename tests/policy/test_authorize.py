@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable
+from pathlib import Path, PurePath
 from typing import Any, cast
 
 import anyio
@@ -17,6 +18,7 @@ from sandboxed_tools.policy import (
     Placement,
     Policy,
     Rule,
+    Scope,
     authorize,
     decide,
 )
@@ -229,3 +231,59 @@ async def test_a_tool_that_cannot_be_shown_is_not_confirmed() -> None:
     made = tool(render_use=lambda _: 1 / 0)
     with pytest.raises(PermissionDenied, match="could not be asked"):
         await authorize(made, Nothing(), PermissionDecision("ask", "x"), PLACE, confirmer=yes)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("src/a.py", "allow"),
+        ("/workspace/src/new.py", "allow"),
+        ("src/link", "ask"),
+        ("../x", "ask"),
+        ("/etc/passwd", "ask"),
+        (".git/hooks/pre-commit", "ask"),
+        (".git/config", "ask"),
+        (".envrc", "ask"),
+        ("sub/.VSCODE/tasks.json", "ask"),
+        ("sandboxed-tools.toml", "ask"),
+        ("secret/key", "ask"),
+    ],
+)
+def test_accept_edits_accepts_ordinary_files_of_the_workspace_and_nothing_else(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "link").symlink_to("/etc/passwd")
+
+    def editor(**stated: Any) -> AnyTool:
+        return build_tool(
+            name="Edit",
+            description="x",
+            input_schema=TextInput,
+            call=lambda _, ctx: None,
+            is_open_world=False,
+            **stated,
+        )
+
+    def outcome(made: AnyTool, mode: Mode, where: Any = "host") -> str:
+        tool_input = TextInput(text=text)
+        return decide(
+            made,
+            tool_input,
+            made.flags(tool_input),
+            Placement(where, (Reason("x", "x"),)),
+            Policy(mode=mode, protected_paths=("secret",)),
+            effect_contained=False,
+            scope=Scope(tmp_path, tmp_path),
+        ).behavior
+
+    def paths(tool_input: TextInput) -> tuple[PurePath, ...]:
+        return (PurePath(tool_input.text),)
+
+    stated = editor(paths_written=paths)
+    assert outcome(stated, "accept-edits") == expected
+    assert outcome(stated, "auto") == "ask"
+    assert outcome(stated, "accept-edits", "container") == "ask"
+    assert outcome(editor(), "accept-edits") == "ask"
+    assert outcome(editor(paths_written=lambda _: ()), "accept-edits") == "ask"
+    assert outcome(editor(paths_written=lambda _: 1 / 0), "accept-edits") == "ask"

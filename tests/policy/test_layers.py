@@ -226,6 +226,8 @@ def test_each_value_names_where_it_comes_from(folder: Path) -> None:
         "ceiling = {memory = '1g'}",
         "trusted_workspace = 'perhaps'",
         "program_specs = {foo = {shorts = 'a'}}",
+        "program_specs = {rm = {short = 'f'}}",
+        "program_specs = {sort = {short = 'o'}}",
         "mode = 'ask'\nmode = 'auto'",
         "x = " + "[" * 5000,
         "# " + "x" * 70_000,

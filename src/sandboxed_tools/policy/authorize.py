@@ -12,6 +12,7 @@ from sandboxed_tools.errors import PermissionDenied
 from sandboxed_tools.policy.placement import Placement
 from sandboxed_tools.policy.rules import Rule, RuleVerdict, Scope, suggested_rules
 from sandboxed_tools.policy.settings import Policy
+from sandboxed_tools.policy.workspace_edits import edits_only_the_workspace
 from sandboxed_tools.tool import AnyTool, Flags, PermissionDecision, ToolInput
 
 __all__ = [
@@ -67,9 +68,14 @@ def decide(
     that raises denies). An allow rule answers the question of the mode; one of the user's or the
     organisation's also answers the confirmation that an author stated. It answers nothing else.
 
-    ``effect_contained``: a container, no network, and changes that are held or discarded.
+    ``effect_contained``: a container, no network, and changes that are held or discarded. In the
+    mode ``accept-edits``, edits of ordinary files in the workspace count as such.
     """
     found = policy.rules.verdict(tool, tool_input, scope)
+    if policy.mode == "accept-edits" and not effect_contained:
+        effect_contained = edits_only_the_workspace(
+            tool, tool_input, flags, placement, policy, scope
+        )
     by_mode = _by_mode(flags, policy, effect_contained=effect_contained)
     opinions = [by_mode, _own_opinion(tool, tool_input)]
     if found is not None:
@@ -105,7 +111,7 @@ def _by_mode(flags: Flags, policy: Policy, *, effect_contained: bool) -> Permiss
     if flags.is_read_only:
         return answer("allow", "the call is read-only")
     if mode in ("auto", "accept-edits") and effect_contained:
-        return answer("allow", "the whole effect is contained")
+        return answer("allow", "the whole effect is contained, or an edit that the mode accepts")
     return answer("ask", "the call is not read-only, and its effect is not contained")
 
 

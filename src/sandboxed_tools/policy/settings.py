@@ -17,7 +17,7 @@ from pydantic import (
     PlainSerializer,
 )
 
-from sandboxed_tools.bash import Spec
+from sandboxed_tools.bash import Spec, load_specs
 from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.policy.rules import Rule, RuleSet
 from sandboxed_tools.tool import Limits
@@ -76,17 +76,15 @@ def _texts(value: object) -> object:
 
 
 def _specs(value: object) -> object:
-    """Specs from a file are closed: an option that does not exist must not be read as none."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or any(isinstance(spec, Spec) for spec in value.values()):
         return value
-    known = {field.name for field in dataclasses.fields(Spec)}
-    for program, spec in value.items():
-        if isinstance(spec, Mapping) and not spec.keys() <= known:
-            unknown = ", ".join(sorted(map(str, spec.keys() - known)))
-            raise ValueError(f"{program}: a program spec has no {unknown}")
-    return value
+    try:
+        return load_specs(value)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
 
 
+SpecField = Annotated[InstanceOf[Spec], PlainSerializer(dataclasses.asdict)]
 RuleField = Annotated[
     InstanceOf[Rule], BeforeValidator(_rule), PlainSerializer(str, return_type=str)
 ]
@@ -146,7 +144,9 @@ class Policy(BaseModel):
     protected_paths: Annotated[Texts, Merge("union")] = ()
     images: Annotated[Texts | None, Merge("operator_only")] = None
     runtime: Annotated[str | None, Merge("operator_only")] = None
-    program_specs: Annotated[dict[str, Spec], BeforeValidator(_specs), Merge("operator_only")] = {}
+    program_specs: Annotated[
+        dict[str, SpecField], BeforeValidator(_specs), Merge("operator_only")
+    ] = {}
     audit: Annotated[
         Literal["required", "best-effort", "off"],
         Merge("min", order=("required", "best-effort", "off")),
