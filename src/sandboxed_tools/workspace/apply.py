@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sandboxed_tools.errors import InvalidWorkspace, SandboxedToolsError
 from sandboxed_tools.workspace.change import ChangeSet
+from sandboxed_tools.workspace.change_selection import selection
 from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
 from sandboxed_tools.workspace.check import Problem, check_set, later_edits
 from sandboxed_tools.workspace.landing import Landed, Landing
+from sandboxed_tools.workspace.regroup import split_set
 from sandboxed_tools.workspace.root import check_workspace
 from sandboxed_tools.workspace.steps import OnStep
 
@@ -31,11 +33,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What became of a wish: whether it was ``done``, and if not, what spoke against it."""
+    """What became of a wish: whether it was ``done``, and if not, what spoke against it.
+
+    ``rest`` is the id of the held set with what was not chosen, where a set was split.
+    """
 
     done: bool
     change_set: ChangeSet
     problems: tuple[Problem, ...] = ()
+    rest: str | None = None
 
 
 def _nothing() -> None:
@@ -46,6 +52,8 @@ def apply_set(
     store: ChangeStore,
     change_set_id: str,
     *,
+    only: tuple[str, ...] = (),
+    excluding: tuple[str, ...] = (),
     force: bool = False,
     allow_protected: bool = False,
     protected: tuple[str, ...] = (),
@@ -53,8 +61,10 @@ def apply_set(
 ) -> Decision:
     """Bring a held or undone set into its workspace, all of it or nothing. Blocking.
 
-    ``force`` overrides conflicts, ``allow_protected`` is the explicit yes to protected paths;
-    nothing overrides what is refused.
+    With ``only`` or ``excluding``, which are patterns of paths, a held set is split in two by
+    hand: what they choose is applied, and the rest stays held under an id of its own. ``force``
+    overrides conflicts, ``allow_protected`` is the explicit yes to protected paths; nothing
+    overrides what is refused.
 
     Raises:
         ChangeSetNotFound, InvalidWorkspace, Overloaded: nothing was changed.
@@ -65,8 +75,12 @@ def apply_set(
         change_set = store.get(change_set_id)
         if change_set.status not in ("held", "undone"):
             return Decision(change_set.status == "applied", change_set)
+        chosen = selection(only, excluding)
+        part = replace(
+            change_set, changes=tuple(item for item in change_set.changes if chosen(item.path))
+        )
         problems = check_set(
-            change_set,
+            part,
             upper_fd=upper,
             workspace_fd=workspace,
             protected=protected,
@@ -78,10 +92,28 @@ def apply_set(
             if not (problem.kind == "conflict" and force)
             and not (problem.kind == "protected" and allow_protected)
         )
-        if against:
+        if against or not part.changes:
             return Decision(False, change_set, against)
+        if len(part.changes) < len(change_set.changes):
+            return _apply_part(store, change_set, chosen, workspace, on_step)
         landing = Landing(store, change_set, upper, workspace, on_step)
         return _landed(landing.apply())
+
+
+def _apply_part(
+    store: ChangeStore,
+    change_set: ChangeSet,
+    chosen: Callable[[bytes], bool],
+    workspace: int,
+    on_step: OnStep,
+) -> Decision:
+    parts = split_set(store, change_set, chosen)
+    upper = os.open(store.upper(parts.chosen.id), _FOLDER)
+    try:
+        landed = Landing(store, parts.chosen, upper, workspace, on_step).apply()
+    finally:
+        os.close(upper)
+    return replace(_landed(landed), rest=parts.rest.id)
 
 
 def undo_set(
@@ -116,8 +148,8 @@ def discard_set(store: ChangeStore, change_set_id: str) -> Decision:
     change_set = store.get(change_set_id)
     above = [
         other.id
-        for other in store.list()
-        if change_set_id in other.layers and other.status == "held"
+        for other in store.sets()
+        if set(other.layers) & {change_set_id, *change_set.replaces} and other.status == "held"
     ]
     if above:
         reason = f"the change set {above[0]} builds on it: decide that first"
@@ -133,7 +165,7 @@ def recover(store: ChangeStore, *, on_step: OnStep = _nothing) -> tuple[Decision
     stays as it is.
     """
     decisions = []
-    for state in store.list():
+    for state in store.sets():
         if state.status not in ("applying", "undoing"):
             continue
         change_set = store.get(state.id)
@@ -185,5 +217,10 @@ def _opened(store: ChangeStore, change_set: ChangeSet) -> Iterator[tuple[int, in
 
 def _applied(store: ChangeStore, change_set: ChangeSet) -> dict[str, int]:
     below = {change.layer for change in change_set.changes if change.layer is not None}
-    found = (item for item in store.list() if item.id in below) if below else iter(())
-    return {item.id: item.settled_ns for item in found if item.status == "applied"}
+    found = store.sets() if below else ()
+    return {
+        name: item.settled_ns
+        for item in found
+        if item.status == "applied"
+        for name in (item.id, *item.replaces)
+    }

@@ -166,8 +166,9 @@ def _facts_from_json(data: dict[str, Any] | None) -> FileFacts | None:
 class SetState:
     """What a list of sets shows, and what decisions change: a set without its changes.
 
-    ``layers`` are the held sets that lay below, oldest first. The other attributes are those of
-    :class:`ChangeSet`.
+    ``layers`` are the held sets that lay below, oldest first. ``replaces`` are sets that this one
+    was made of, and that are gone with its appearance; with ``waits_for`` it appears itself when
+    that set is gone. The other attributes are those of :class:`ChangeSet`.
     """
 
     id: str
@@ -179,18 +180,26 @@ class SetState:
     settled_ns: int
     ended_by_itself: bool
     layers: tuple[str, ...]
+    replaces: tuple[str, ...]
+    waits_for: str | None
     summary: str
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary that ``json`` can write, and :meth:`from_json` reads."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {**values, "workspace": os.fsdecode(self.workspace), "layers": list(self.layers)}
+        return {**values, "workspace": os.fsdecode(self.workspace)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SetState:
         known = {item.name: data[item.name] for item in fields(cls)}
-        workspace = os.fsencode(data["workspace"])
-        return cls(**{**known, "workspace": workspace, "layers": tuple(data["layers"])})
+        return cls(
+            **{
+                **known,
+                "workspace": os.fsencode(data["workspace"]),
+                "layers": tuple(data["layers"]),
+                "replaces": tuple(data["replaces"]),
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +229,8 @@ class ChangeSet:
     decided_s: float | None = None
     settled_ns: int = 0
     layers: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    waits_for: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -258,8 +269,6 @@ class ChangeSet:
             **{item.name: getattr(self, item.name) for item in fields(self)},
             "workspace": os.fsdecode(self.workspace),
             "changes": [change.to_json() for change in self.changes],
-            "layers": list(self.layers),
-            "notes": list(self.notes),
             "summary": self.summary(),
         }
 
@@ -272,6 +281,7 @@ class ChangeSet:
                 "workspace": os.fsencode(data["workspace"]),
                 "changes": tuple(Change.from_json(item) for item in data["changes"]),
                 "layers": tuple(data["layers"]),
+                "replaces": tuple(data["replaces"]),
                 "notes": tuple(data["notes"]),
             }
         )

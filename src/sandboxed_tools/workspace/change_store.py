@@ -55,10 +55,25 @@ class ChangeStore:
         return self.folder / change_set_id / "upper"
 
     @contextmanager
-    def draft(self, upper: Path, change_set_id: str) -> Iterator[Path]:
-        """Take over ``upper`` for a set that is being made; unless published, it goes away."""
+    def empty_draft(self, change_set_id: str) -> Iterator[Path]:
+        """A draft with an upper folder that is still empty; unless published, it goes away."""
+        draft = self._new_draft(change_set_id)
+        try:
+            (draft / "upper").mkdir(mode=0o700)
+            yield draft
+        finally:
+            if draft.exists():
+                remove_tree(draft)
+
+    def _new_draft(self, change_set_id: str) -> Path:
         draft = self.folder / f".{ProcessName.current()}-{change_set_id}"
         draft.mkdir(mode=0o700)
+        return draft
+
+    @contextmanager
+    def draft(self, upper: Path, change_set_id: str) -> Iterator[Path]:
+        """Take over ``upper`` for a set that is being made; unless published, it goes away."""
+        draft = self._new_draft(change_set_id)
         try:
             os.rename(upper, draft / "upper")
             yield draft
@@ -100,10 +115,22 @@ class ChangeStore:
                 f"The change set {change_set_id} is damaged.", operator_detail=str(error)
             ) from error
 
-    def list(
+    def sets(
         self, *, workspace: Path | None = None, session: str | None = None
     ) -> tuple[SetState, ...]:
         """All sets without their changes, oldest first; of one workspace, of one session."""
+        found = self._states()
+        gone = _replaced(found)
+        return tuple(
+            item
+            for item in found
+            if item.id not in gone
+            and (item.waits_for is None or item.waits_for in gone)
+            and (workspace is None or item.workspace == os.fsencode(workspace))
+            and (session is None or item.session == session)
+        )
+
+    def _states(self) -> list[SetState]:
         found = []
         for name in os.listdir(self.folder):
             if _ID.fullmatch(name) is None:
@@ -113,18 +140,13 @@ class ChangeStore:
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 # Removed meanwhile, or damaged; asking for it by its id says which.
                 _log.debug("change set %s cannot be listed", name)
-        return tuple(
-            item
-            for item in sorted(found, key=lambda item: (item.created_s, item.id))
-            if (workspace is None or item.workspace == os.fsencode(workspace))
-            and (session is None or item.session == session)
-        )
+        return sorted(found, key=lambda item: (item.created_s, item.id))
 
     def pending(self, *, workspace: Path, session: str | None) -> tuple[SetState, ...]:
         """The held sets that the next call of a session sees, oldest first."""
         if session is None:
             return ()
-        found = self.list(workspace=workspace, session=session)
+        found = self.sets(workspace=workspace, session=session)
         return tuple(item for item in found if item.status == "held")
 
     def remove(self, change_set_id: str) -> None:
@@ -141,8 +163,8 @@ class ChangeStore:
         too large together, and drafts of dead processes. Held sets stay, with those that they build
         on. Returns how many went.
         """
-        gone = self._prune_drafts()
-        known = self.list()
+        gone = self._prune_drafts() + self._prune_replaced()
+        known = self.sets()
         needed = {layer for item in known if item.status == "held" for layer in item.layers}
         decided = [
             item for item in known if item.status in ("applied", "undone") and item.id not in needed
@@ -155,6 +177,17 @@ class ChangeStore:
                 self.remove(item.id)
                 gone += 1
         return gone
+
+    def _prune_replaced(self) -> int:
+        """Replaced sets go once no call can see them any more: calls last at most a day."""
+        states = self._states()
+        gone = _replaced(states)
+        made = {old: item.created_s for item in states for old in item.replaces}
+        known = {item.id for item in states}
+        old = [name for name in gone & known if time.time() - made[name] > 2 * _DAY_S]
+        for name in old:
+            self.remove(name)
+        return len(old)
 
     def _prune_drafts(self) -> int:
         gone = 0
@@ -213,6 +246,10 @@ def sync_file_system(path: Path | int) -> None:
     finally:
         if not isinstance(path, int):
             os.close(fd)
+
+
+def _replaced(states: list[SetState]) -> set[str]:
+    return {old for item in states for old in item.replaces}
 
 
 def _read(path: Path) -> dict[str, Any]:

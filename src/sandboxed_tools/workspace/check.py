@@ -73,7 +73,7 @@ def check_set(
             inside = any(
                 b"/".join(change.parts[:end]) in whole for end in range(1, len(change.parts))
             )
-            if change.after is not None and change.after.kind == "folder":
+            if change.after is not None and not _is_on_both_sides(change, host):
                 whole.add(change.path)
             problem = _stored_problem(change, upper)
             if problem is None and not inside:
@@ -159,6 +159,8 @@ def _host_problem(
     found = host.find(change.parts)
     before = change.before
     if before is None:
+        if _is_on_both_sides(change, host):
+            return None
         if found is not None:
             return Problem(change.path, "conflict", "the workspace has one now, too")
         parent = change.parts[:-1]
@@ -175,6 +177,14 @@ def _host_problem(
     return None
 
 
+def _is_on_both_sides(change: Change, host: LowerTree) -> bool:
+    """Whether the call made a folder that the workspace has made, too: they are merged."""
+    if change.before is not None or change.after is None or change.after.kind != "folder":
+        return False
+    found = host.find(change.parts)
+    return found is not None and stat.S_ISDIR(found.info.st_mode)
+
+
 def _is_as_before(
     change: Change, before: FileFacts, info: os.stat_result, host: LowerTree, *, ours_ns: int
 ) -> bool:
@@ -185,6 +195,9 @@ def _is_as_before(
             return True
         now = folder_facts(host, change.parts, info)
         return now.digest == before.digest and now.ctime_ns <= max(before.ctime_ns, ours_ns)
-    if (info.st_ino, info.st_mtime_ns) != (before.inode, before.mtime_ns):
+    if (info.st_size, info.st_mtime_ns) != (before.size, before.mtime_ns) and before.kind == "file":
         return False
+    if info.st_ino != before.inode:
+        # A held layer's mode change is applied to the file that is there, not by its own copy.
+        return change.layer is not None and info.st_ctime_ns <= ours_ns
     return info.st_ctime_ns == before.ctime_ns or info.st_ctime_ns <= ours_ns

@@ -1,14 +1,15 @@
 """Finding out what a call changed in a copied tree, in the form that an overlay would have given.
 
 The kernel stamps every change of an entry (``ctime``), and nothing unprivileged can set that stamp
-back. So an entry whose stamp is older than the end of the copying is untouched, whatever its size
-and times say.
+back. So an entry that is the same inode at the same path, with a stamp older than the end of the
+copying, is untouched, whatever its size and times say.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -32,9 +33,9 @@ def path_mark(path: Parts) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy started from: the marks of all its paths, and the stamp of its completion."""
+    """What a copy started from: the inode of each path's mark, and the stamp of its completion."""
 
-    paths: frozenset[bytes]
+    inodes: Mapping[bytes, int]
     complete_ns: int
 
 
@@ -52,7 +53,7 @@ def collect_changes(origin: Origin, copied: Copied, *, copy: Path, upper: Path) 
         stack.callback(os.close, upper_fd)
         cursor = stack.enter_context(TreeCursor(copy_fd, force=True))
         collector = _Collector(copied, cursor, lower, upper_fd)
-        collector.deletions((), os.fstat(copy_fd), cursor.names())
+        collector.deletions((), cursor.names())
         for entry in walk(cursor):
             collector.take(entry)
         collector.finish()
@@ -72,7 +73,8 @@ class _Collector:
             if entry.path not in self.made:
                 self.modes.pop(entry.path, None)
             return
-        touched = entry.info.st_ctime_ns > self.copied.complete_ns
+        same = self.copied.inodes.get(path_mark(entry.path)) == entry.info.st_ino
+        touched = not same or entry.info.st_ctime_ns > self.copied.complete_ns
         if not entry.is_folder:
             if touched:
                 self._move(entry)
@@ -89,17 +91,16 @@ class _Collector:
                 names = self.cursor.names()
             finally:
                 self.cursor.leave()
-            self.deletions(entry.path, entry.info, names)
+            if touched:
+                self.deletions(entry.path, names)
 
-    def deletions(self, path: Parts, info: os.stat_result, names: list[bytes]) -> None:
+    def deletions(self, path: Parts, names: list[bytes]) -> None:
         """Leave a whiteout for what the copy had in a folder and has no more."""
-        if info.st_ctime_ns <= self.copied.complete_ns:
-            return
         present = set(names)
         gone = [
             name
             for name in self.lower.names(path)
-            if name not in present and path_mark((*path, name)) in self.copied.paths
+            if name not in present and path_mark((*path, name)) in self.copied.inodes
         ]
         if not gone:
             return

@@ -29,19 +29,20 @@ _MAX_NAMED: Final = 20
 class CopyReport:
     """What a copy came to. ``skipped`` names the first entries that were left out.
 
-    ``on_entry`` is told the path of everything that was copied.
+    ``on_entry`` is told the path of everything that was copied, and the inode of the copy.
     """
 
-    on_entry: Callable[[tuple[bytes, ...]], None] | None = None
+    on_entry: Callable[[tuple[bytes, ...], int], None] | None = None
     entries: int = 0
     copied_bytes: int = 0
     skipped_count: int = 0
     skipped: list[bytes] = field(default_factory=list)
 
-    def took(self, entry: Entry) -> None:
+    def took(self, entry: Entry, folder_fd: int) -> None:
         self.entries += 1
         if self.on_entry is not None:
-            self.on_entry(entry.path)
+            info = os.stat(entry.name, dir_fd=folder_fd, follow_symlinks=False)
+            self.on_entry(entry.path, info.st_ino)
 
     def skip(self, entry: Entry) -> None:
         self.skipped_count += 1
@@ -54,7 +55,7 @@ def copy_tree(
     target: Path,
     *,
     owner: tuple[int, int] | None,
-    on_entry: Callable[[tuple[bytes, ...]], None] | None = None,
+    on_entry: Callable[[tuple[bytes, ...], int], None] | None = None,
 ) -> CopyReport:
     """Copy what is in the folder behind ``source_fd`` into the existing, private, empty ``target``.
 
@@ -98,8 +99,8 @@ class _Copy:
         mode = entry.info.st_mode
         if stat.S_ISDIR(mode):
             os.mkdir(entry.name, 0o700, dir_fd=self.copy.fd)
+            self.report.took(entry, self.copy.fd)
             self.copy.enter(entry.name)
-            self.report.took(entry)
         elif stat.S_ISLNK(mode):
             self._symlink(entry)
         elif stat.S_ISREG(mode):
@@ -123,12 +124,12 @@ class _Copy:
         os.chown(name, *owner, dir_fd=folder, follow_symlinks=False)
         times = (entry.info.st_atime_ns, entry.info.st_mtime_ns)
         os.utime(name, ns=times, dir_fd=folder, follow_symlinks=False)
-        self.report.took(entry)
+        self.report.took(entry, folder)
 
     def _file(self, entry: Entry) -> None:
         key = (entry.info.st_dev, entry.info.st_ino)
         if entry.info.st_nlink > 1 and self._linked(key, entry.name):
-            self.report.took(entry)
+            self.report.took(entry, self.copy.fd)
             return
         try:
             source = os.open(entry.name, _READ, dir_fd=self.source.fd)
@@ -149,7 +150,7 @@ class _Copy:
                 os.close(copy)
         finally:
             os.close(source)
-        self.report.took(entry)
+        self.report.took(entry, self.copy.fd)
         path = b"/".join(entry.path)
         if info.st_nlink > 1 and len(path) < os.pathconf(self.copy.fd, "PC_PATH_MAX"):
             self.links[key] = path

@@ -28,7 +28,7 @@ from sandboxed_tools.workspace.plan import Plan, folder_times, restore_times
 from sandboxed_tools.workspace.remove import remove_tree
 from sandboxed_tools.workspace.renames import exchange_names
 from sandboxed_tools.workspace.spelling import Parts
-from sandboxed_tools.workspace.steps import Blocked, Folders, OnStep, steps_for
+from sandboxed_tools.workspace.steps import Blocked, Folders, Identity, OnStep, steps_for
 
 __all__ = ["Landed", "Landing"]
 
@@ -136,11 +136,15 @@ class Landing:
     def _new_plan(self, changes: tuple[Change, ...]) -> Plan:
         with LowerTree((Layer(self.workspace),)) as host:
 
-            def inode(parts: Parts) -> int | None:
+            def identity(parts: Parts) -> Identity | None:
                 found = host.find(parts)
-                return None if found is None else found.info.st_ino
+                return None if found is None else (found.info.st_ino, found.info.st_mtime_ns)
 
-            steps = steps_for(changes, inode)
+            def is_folder(parts: Parts) -> bool:
+                found = host.find(parts)
+                return found is not None and stat.S_ISDIR(found.info.st_mode)
+
+            steps = steps_for(changes, host_identity=identity, host_is_folder=is_folder)
         times = folder_times(steps, self.workspace)
         if self.plan.is_filling:
             times = (self.plan.times[0], *times[1:])
@@ -163,6 +167,9 @@ class Landing:
         self.on_step()
         if self.plan.depot:
             self._bring_back("applied")
+        for replaced in self.change_set.replaces:
+            # They hold further links to what is in the workspace now.
+            self.store.remove(replaced)
         return self._end("applied")
 
     def _backward(self, to: Literal["held", "undone"]) -> Landed:
@@ -216,7 +223,8 @@ class Landing:
             found = host.find(step.parts)
             if step.kind == "mode":
                 return found is not None and stat.S_IMODE(found.info.st_mode) == step.mode_after
-            return (found.info.st_ino if found is not None else 0) == step.staged
+            now = (found.info.st_ino, found.info.st_mtime_ns) if found is not None else None
+            return now == step.staged
 
     def _bring_back(self, status: SetStatus) -> None:
         """Keep in the store what the depot holds now, and remove the depot."""
@@ -265,27 +273,26 @@ def _stamp(workspace_fd: int) -> int:
     return os.fstat(workspace_fd).st_ctime_ns
 
 
-def _inode(tree: LowerTree, parts: Parts, otherwise: int) -> int:
-    found = tree.find(parts)
-    return otherwise if found is None else found.info.st_ino
-
-
 def _with_present(plan: Plan, content: LowerTree) -> Plan:
     """The plan with the inodes that what was replaced has in the depot."""
-    steps = (
-        step
-        if step.kind == "mode"
-        else replace(step, present=_inode(content, step.parts, step.present))
-        for step in plan.steps
-    )
+    steps = []
+    for step in plan.steps:
+        found = content.find(step.parts) if step.kind != "mode" else None
+        if found is not None:
+            step = replace(step, present=(found.info.st_ino, found.info.st_mtime_ns))
+        steps.append(step)
     return replace(plan, steps=tuple(steps))
 
 
 def _with_inode(change: Change, tree: LowerTree) -> Change:
     if change.after is None or change.action == "mode":
         return change
-    inode = _inode(tree, change.parts, change.after.inode)
-    return replace(change, after=replace(change.after, inode=inode))
+    found = tree.find(change.parts)
+    if found is None:
+        return change
+    info = found.info
+    after = replace(change.after, inode=info.st_ino, mtime_ns=info.st_mtime_ns)
+    return replace(change, after=after)
 
 
 def _with_before(change: Change, host: LowerTree) -> Change:

@@ -138,7 +138,7 @@ def hold_changes(
 
 def _after_all(store: ChangeStore, now_s: float) -> float:
     """Sets are layered by their age, so a clock that was set back must not disturb the order."""
-    newest = max((item.created_s for item in store.list()), default=0.0)
+    newest = max((item.created_s for item in store.sets()), default=0.0)
     return max(now_s, newest + 1e-3)
 
 

@@ -21,9 +21,12 @@ from sandboxed_tools.workspace.layers import confined, is_whiteout
 from sandboxed_tools.workspace.renames import exchange, move
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["Blocked", "Folders", "OnStep", "Step", "StepKind", "steps_for"]
+__all__ = ["Blocked", "Folders", "Identity", "OnStep", "Step", "StepKind", "steps_for"]
 
 StepKind = Literal["add", "swap", "remove", "mode"]
+Identity = tuple[int, int]
+"""An entry's inode and modification time: an inode alone is given to the next file that is made."""
+
 OnStep = Callable[[], None]
 """Called before each single change of the disk; tests stop the process there."""
 
@@ -38,13 +41,13 @@ class Blocked(Exception):
 class Step:
     """One entry's way into the workspace; with a folder goes everything in it.
 
-    ``staged`` and ``present`` are the inodes of the new entry and of the one that is there.
+    ``staged`` and ``present`` are the new entry and the one that is there.
     """
 
     kind: StepKind
     path: bytes
-    staged: int = 0
-    present: int = 0
+    staged: Identity | None = None
+    present: Identity | None = None
     mode_before: int = 0
     mode_after: int = 0
 
@@ -59,7 +62,14 @@ class Step:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Step:
         known = {item.name: data[item.name] for item in fields(cls)}
-        return cls(**{**known, "path": os.fsencode(data["path"])})
+        return cls(
+            **{
+                **known,
+                "path": os.fsencode(data["path"]),
+                "staged": _identity_from_json(data["staged"]),
+                "present": _identity_from_json(data["present"]),
+            }
+        )
 
     def do(self, folders: Folders, on_step: OnStep) -> None:
         """Take the step, or see that it has been taken.
@@ -70,7 +80,7 @@ class Step:
         """
         name = self.parts[-1]
         upper, host = folders.pair(self.parts[:-1])
-        staged, present = _inode(upper, name), _inode(host, name)
+        staged, present = _identity(upper, name), _identity(host, name)
         if self.kind == "mode":
             self._set_mode(host, self.mode_after, on_step)
         elif self.kind == "remove":
@@ -90,7 +100,7 @@ class Step:
         """Undo the step, or see that it has not been taken. Raises as :meth:`do`."""
         name = self.parts[-1]
         upper, host = folders.pair(self.parts[:-1])
-        staged, present = _inode(upper, name), _inode(host, name)
+        staged, present = _identity(upper, name), _identity(host, name)
         if self.kind == "mode":
             self._set_mode(host, self.mode_before, on_step)
         elif self.kind == "remove":
@@ -108,9 +118,9 @@ class Step:
 
     def _take_out(self, upper: int, host: int, on_step: OnStep) -> None:
         name = self.parts[-1]
-        if _inode(host, name) is None and _inode(upper, name) == self.present:
+        if _identity(host, name) is None and _identity(upper, name) == self.present:
             return
-        if _inode(host, name) != self.present:
+        if _identity(host, name) != self.present:
             raise Blocked(self.path)
         if _whiteout(upper, name):
             on_step()
@@ -120,12 +130,12 @@ class Step:
 
     def _put_back(self, upper: int, host: int, on_step: OnStep) -> None:
         name = self.parts[-1]
-        if _inode(upper, name) == self.present and _inode(host, name) is None:
+        if _identity(upper, name) == self.present and _identity(host, name) is None:
             on_step()
             move(name, upper, host)
-        if _inode(host, name) != self.present:
+        if _identity(host, name) != self.present:
             raise Blocked(self.path)
-        if _inode(upper, name) is None:
+        if _identity(upper, name) is None:
             on_step()
             # An unprivileged process may make this one device (mknod(2), Linux 5.8).
             os.mknod(name, stat.S_IFCHR, 0, dir_fd=upper)
@@ -139,7 +149,9 @@ class Step:
         try:
             info = os.fstat(fd)
             now = stat.S_IMODE(info.st_mode)
-            if info.st_ino != self.present or now not in (self.mode_before, self.mode_after):
+            if self.present is None or info.st_ino != self.present[0]:
+                raise Blocked(self.path)
+            if now not in (self.mode_before, self.mode_after):
                 raise Blocked(self.path)
             if now != mode:
                 on_step()
@@ -149,19 +161,23 @@ class Step:
 
 
 def steps_for(
-    changes: tuple[Change, ...], host_inode: Callable[[Parts], int | None]
+    changes: tuple[Change, ...],
+    *,
+    host_identity: Callable[[Parts], Identity | None],
+    host_is_folder: Callable[[Parts], bool],
 ) -> tuple[Step, ...]:
     """The steps that make these changes, in the order in which they are taken.
 
     Additions come first, with folders whole, and deletions after everything that may need them;
-    modes last, because a folder may lock us out. ``host_inode`` tells what the workspace holds now.
+    modes last, because a folder may lock us out. ``host_identity`` and ``host_is_folder`` tell
+    what the workspace holds now.
     """
     steps: list[Step] = []
     whole: set[bytes] = set()
     for change in changes:
         if any(b"/".join(change.parts[:end]) in whole for end in range(1, len(change.parts))):
             continue
-        present = host_inode(change.parts)
+        present = host_identity(change.parts)
         if change.after is None:
             if present is not None:
                 steps.append(Step("remove", change.path, present=present))
@@ -169,13 +185,17 @@ def steps_for(
         if change.action == "mode" and change.before is not None and present is not None:
             before, after = change.before.mode, change.after.mode
             steps.append(
-                Step("mode", change.path, 0, present, mode_before=before, mode_after=after)
+                Step("mode", change.path, None, present, mode_before=before, mode_after=after)
             )
             continue
         if change.after.kind == "folder":
+            if change.before is None and host_is_folder(change.parts):
+                # Both sides made it: what is in it comes entry by entry.
+                continue
             whole.add(change.path)
         kind: StepKind = "add" if present is None else "swap"
-        steps.append(Step(kind, change.path, change.after.inode, present or 0))
+        staged = (change.after.inode, change.after.mtime_ns)
+        steps.append(Step(kind, change.path, staged, present))
     return tuple(sorted(steps, key=lambda step: (_ORDER[step.kind], step.parts)))
 
 
@@ -228,10 +248,15 @@ class Folders:
             os.close(self._open.pop())
 
 
-def _inode(dir_fd: int, name: bytes) -> int | None:
+def _identity(dir_fd: int, name: bytes) -> Identity | None:
     with suppress(FileNotFoundError):
-        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_ino
+        info = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        return info.st_ino, info.st_mtime_ns
     return None
+
+
+def _identity_from_json(data: list[int] | None) -> Identity | None:
+    return None if data is None else (int(data[0]), int(data[1]))
 
 
 def _whiteout(dir_fd: int, name: bytes) -> bool:

@@ -10,11 +10,12 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sandboxed_tools.errors import InvalidWorkspace, PendingChanges, UnsupportedOnEngine
 from sandboxed_tools.tool.mounts import ContainerUser, Mount, WorkspaceMount
 from sandboxed_tools.tool.state import state_dir
-from sandboxed_tools.workspace.change_store import ChangeStore
+from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
 from sandboxed_tools.workspace.copy_changes import Copied, path_mark
 from sandboxed_tools.workspace.copy_tree import CopyReport, copy_tree
 from sandboxed_tools.workspace.cursor import TreeMoved
@@ -33,6 +34,7 @@ from sandboxed_tools.workspace.overlay_layers import (
     make_upper,
     overlay_mount,
 )
+from sandboxed_tools.workspace.regroup import merge_oldest
 from sandboxed_tools.workspace.settle import Origin
 from sandboxed_tools.workspace.tree_usage import tree_usage
 from sandboxed_tools.workspace.view_folder import ViewFolder, dead_view_folders
@@ -45,6 +47,9 @@ from sandboxed_tools.workspace.view_source import (
 )
 
 __all__ = ["EngineSees", "WorkspaceViews"]
+
+MAX_LAYERS = 16
+"""Held sets over one workspace; mount options have room for little more (mount(2): one page)."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +99,17 @@ class WorkspaceViews:
                 origin = self._origin(source, workspace)
                 return _copy(source, workspace, user, origin, why=str(refusal))
 
+    def version(self, workspace: WorkspaceMount) -> tuple[str, ...]:
+        """What a view made now would show beside the workspace itself: the held sets' ids.
+
+        A view that was made ahead of its call is of use only while this is the same.
+        """
+        if workspace.session is None:
+            return ()
+        path = Path(os.path.realpath(workspace.source))
+        pending = ChangeStore().pending(workspace=path, session=workspace.session)
+        return tuple(item.id for item in pending)
+
     def gc(self) -> int:
         """Release what dead owners left and old decided sets; returns how many. Blocking."""
         released = ChangeStore().prune()
@@ -110,6 +126,12 @@ class WorkspaceViews:
         """What the view is made of, at this moment."""
         store = ChangeStore()
         pending = store.pending(workspace=source.path, session=workspace.session)
+        while len(pending) > MAX_LAYERS and workspace.session is not None:
+            with workspace_lock(os.fsencode(source.path)):
+                pending = store.pending(workspace=source.path, session=workspace.session)
+                if len(pending) > MAX_LAYERS:
+                    merge_oldest(store, workspace=source.path, session=workspace.session)
+            pending = store.pending(workspace=source.path, session=workspace.session)
         return Origin(
             workspace=source.path,
             inode=source.info.st_ino,
@@ -194,8 +216,8 @@ def _copy(
     writable = workspace.access == "copy_on_write"
     with _new_folder() as folder:
         folder.copy.mkdir(mode=0o700)
-        marks: set[bytes] = set()
-        report = _copied(source, folder, user, marks)
+        inodes: dict[bytes, int] = {}
+        report = _copied(source, folder, user, inodes)
         places = targets(source)
         complete_ns = file_time_ns(folder.path)
         return OpenView(
@@ -206,20 +228,23 @@ def _copy(
             origin=origin,
             changed=folder.copy if writable else None,
             baseline=tree_usage(folder.copy),
-            copied=Copied(frozenset(marks), complete_ns),
+            copied=Copied(inodes, complete_ns),
             warnings=(*differences(source), *_copy_notes(report, why)),
         )
 
 
 def _copied(
-    source: Source, folder: ViewFolder, user: ContainerUser, marks: set[bytes]
+    source: Source, folder: ViewFolder, user: ContainerUser, inodes: dict[bytes, int]
 ) -> CopyReport:
+    def remember(path: tuple[bytes, ...], inode: int) -> None:
+        inodes[path_mark(path)] = inode
+
     try:
         return copy_tree(
             source.fd,
             folder.copy,
             owner=(user.uid, user.gid),
-            on_entry=lambda path: marks.add(path_mark(path)),
+            on_entry=remember,
         )
     except TreeMoved:
         raise InvalidWorkspace(

@@ -212,5 +212,5 @@ def test_discarded_changes_leave_nothing(
     before = picture(workspace)
     called = call(SCRIPT, view=choice, changes="discard")
     assert called.summary.decision == "discarded"
-    assert store.list() == ()
+    assert store.sets() == ()
     assert picture(workspace) == before
