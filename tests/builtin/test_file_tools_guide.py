@@ -15,11 +15,9 @@ from sandboxed_tools.builtin.edit import Edit
 from sandboxed_tools.builtin.glob import Glob
 from sandboxed_tools.builtin.grep import Grep
 from sandboxed_tools.builtin.read import Read
-from sandboxed_tools.builtin.write import Write
 from sandboxed_tools.errors import PermissionDenied
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "file-tools.md").read_text("utf-8")
-TOOLS = (Glob, Grep, Read, Write, Edit)
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
@@ -42,7 +40,7 @@ def test_reading_tools_run_unasked_and_writing_tools_do_not(tmp_path: Path) -> N
     (tmp_path / "a").write_text("one\n")
 
     async def inside() -> None:
-        async with Toolbox(TOOLS, trusted=TOOLS, workspace=tmp_path) as box:
+        async with Toolbox(workspace=tmp_path) as box:
             for tool, raw in (
                 (Glob, {"pattern": "*"}),
                 (Grep, {"pattern": "one"}),
@@ -68,7 +66,7 @@ def test_a_rule_that_allows_edits_lets_them_run(tmp_path: Path) -> None:
     policy = Policy.model_validate({"allow": ["Edit"]})
 
     async def inside() -> None:
-        async with Toolbox(TOOLS, trusted=TOOLS, workspace=tmp_path, policy=policy) as box:
+        async with Toolbox(workspace=tmp_path, policy=policy) as box:
             await box.call(Read, {"file_path": "a"})
             edit = {"file_path": "a", "old_string": "one", "new_string": "two"}
             assert (await box.call(Edit, edit)).output.replacements == 1
