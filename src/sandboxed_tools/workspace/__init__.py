@@ -1,5 +1,10 @@
 """Files that hostile code may have made: confined access, views, changes."""
 
+from sandboxed_tools.workspace.apply import Decision, apply_set, discard_set, recover, undo_set
+from sandboxed_tools.workspace.change import Change, ChangeSet, FileFacts, SetState
+from sandboxed_tools.workspace.change_diff import ChangeDiff, diff_set
+from sandboxed_tools.workspace.change_store import ChangeStore
+from sandboxed_tools.workspace.check import Problem
 from sandboxed_tools.workspace.confined import ConfinedTree, OpenFile
 from sandboxed_tools.workspace.find import FindOptions, FoundFiles, find_files
 from sandboxed_tools.workspace.remove import remove_tree
@@ -9,7 +14,13 @@ from sandboxed_tools.workspace.views import WorkspaceViews
 from sandboxed_tools.workspace.walk import Walk, WalkBudget
 
 __all__ = [
+    "Change",
+    "ChangeDiff",
+    "ChangeSet",
+    "ChangeStore",
     "ConfinedTree",
+    "Decision",
+    "FileFacts",
     "FileIdentity",
     "FileState",
     "FileStateCache",
@@ -17,11 +28,18 @@ __all__ = [
     "FoundFiles",
     "OpenFile",
     "Place",
+    "Problem",
+    "SetState",
     "Walk",
     "WalkBudget",
     "WorkspaceRoot",
     "WorkspaceViews",
+    "apply_set",
     "check_workspace",
+    "diff_set",
+    "discard_set",
     "find_files",
+    "recover",
     "remove_tree",
+    "undo_set",
 ]
