@@ -259,6 +259,7 @@ class HostCall:
             usage=Usage(cpu_s=ended.cpu_s, memory_peak_bytes=ended.memory_peak_bytes),
             phases=Phases(start_s=self._started_at - asked_at, run_s=now - self._started_at),
             view="host",
+            cwd=ended.cwd,
             warnings=self._live.warnings,
         )
 

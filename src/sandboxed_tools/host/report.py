@@ -24,13 +24,17 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The last line: every process of the call is dead by then."""
+    """The last line: every process of the call is dead by then.
+
+    ``cwd`` is where the main process ended, when that place still is.
+    """
 
     by_request: bool
     exit_code: int | None
     signal: int | None
     cpu_s: float
     memory_peak_bytes: int
+    cwd: str | None = None
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Report:
             case ["denied", *call, path]:
                 name = os.fsdecode(bytes.fromhex(path)) if path else None
                 self.denied.append(Denial(" ".join(call), name))
-            case ["ended", ("self" | "request") as by, status, cpu_us, peak_kib]:
+            case ["ended", ("self" | "request") as by, status, cpu_us, peak_kib, cwd]:
                 code = os.waitstatus_to_exitcode(int(status))
                 self.ended = Ended(
                     by_request=by == "request",
@@ -67,6 +71,7 @@ class Report:
                     signal=-code if code < 0 else None,
                     cpu_s=int(cpu_us) / 1e6,
                     memory_peak_bytes=int(peak_kib) * 1024,
+                    cwd=os.fsdecode(bytes.fromhex(cwd)) or None,
                 )
             case _:
                 self.problem = " ".join(words)

@@ -6,7 +6,8 @@ nothing else on the machine, and the command can signal neither the supervisor n
 one ``kill(-1, SIGKILL)`` ends a fork bomb, daemons and all.
 
 On the control socket it writes lines: ``started``; ``denied CALL PATH-IN-HEX``; ``failed STAGE
-ERRNO``; ``ended BY WAIT-STATUS CPU-MICROSECONDS PEAK-KIB``, where BY is ``self`` or ``request``.
+ERRNO``; ``ended BY WAIT-STATUS CPU-MICROSECONDS PEAK-KIB DIRECTORY-IN-HEX``, where BY is ``self``
+or ``request``.
 Anything it reads there, the end of that socket, and the end of the client are reasons to kill.
 """
 
@@ -35,6 +36,8 @@ __all__ = ["main"]
 _O_CLOEXEC = 0o2000000
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_CLONE_FS, _SIGCHLD = 0x200, 17
 _POLLIN, _SIGKILL, _EINTR = 1, 9, 4
 
 
@@ -122,7 +125,9 @@ class _Supervisor:
         report, report_end = posix.pipe2(_O_CLOEXEC)
         go_end, go = posix.pipe2(_O_CLOEXEC)
         me = posix.getpid()
-        self._child = posix.fork()
+        # The directory is shared: where the command ended is then where this process is, while an
+        # ended process has none left in /proc. A plain system call does: nothing here has threads.
+        self._child = syscall(_CLONE[posix.uname().machine], _CLONE_FS | _SIGCHLD, 0, 0, 0, 0)
         if not self._child:
             become_command(self._told, report=report_end, go=go_end, supervisor=me)
         for fd in (report_end, go_end):
@@ -208,12 +213,20 @@ class _Supervisor:
         )
         microseconds = (user_s + system_s) * 1_000_000 + user_us + system_us
         by = "request" if self._requested else "self"
-        self._say(f"ended {by} {self._status} {microseconds} {peak}")
+        self._say(f"ended {by} {self._status} {microseconds} {peak} {_directory().hex()}")
 
     def _remove_scratch(self) -> None:
         space: dict[str, Any] = {"__name__": "remove_tree"}
         exec(self._told["remover"], space)
         space["remove_tree"](self._told["scratch"])
+
+
+def _directory() -> bytes:
+    """Where the command ended; empty when that place is gone."""
+    try:
+        return posix.getcwdb()
+    except OSError:
+        return b""
 
 
 def _ready(fds: list[int]) -> dict[int, int]:
