@@ -29,7 +29,7 @@ __all__ = ["PartVerdict", "Verdict", "classify", "split_commands"]
 _PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.+:\[-]+")
 _SYSTEM_FOLDERS = ("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")
 _DESCRIPTOR = re.compile(r"[0-9]|-")
-_READ_TARGET_REFUSED = re.compile(r"/*dev(?:/|$)|/*proc(?:/|$)")
+_READ_TARGET_REFUSED = re.compile(r"/?(?:dev|proc)(?:/|$)")
 _WRITES = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
 MAX_REASONS = 20
 CACHED_COMMANDS = 2048
@@ -242,9 +242,7 @@ def judge_redirect(redirect: Redirect, context: Context) -> None:
     if operator == "<" and target.is_one_word:
         if target.literal in ("/dev/null", "/dev/stdin") or target.head == "/dev/fd/":
             return
-        head = target.head
-        safe = target.literal is not None or (head and head.strip("/.") != "")
-        if safe and not _READ_TARGET_REFUSED.match(re.sub(r"^~", "", head)):
+        if _opens_a_plain_file(target):
             Call("<", target, (), context).path(target)
             return
     raise Refused(
@@ -253,6 +251,17 @@ def judge_redirect(redirect: Redirect, context: Context) -> None:
         redirect.start,
         redirect.end,
     )
+
+
+def _opens_a_plain_file(target: Argument) -> bool:
+    """Whether the name is known not to be one that bash treats specially, or a device."""
+    head = re.sub(r"/+", "/", target.head.removeprefix("~"))
+    if _READ_TARGET_REFUSED.match(head):
+        return False
+    if target.literal is not None:
+        return True
+    may_become_special = any(place.startswith(head) for place in ("/dev/", "/proc/"))
+    return head.strip("/.") != "" and not may_become_special
 
 
 def judge_words(words: Sequence[Argument], context: Context) -> None:
