@@ -92,6 +92,10 @@ _PLANTED = {
 }
 
 
+_HOSTILE_NAMES = ("-delete", "-opwned", "--pre=sh", "--output=pwned", "-i", "-e1w pwned", "-fls")
+"""Each also alone in a folder ``h0``, ``h1``, …: together they are errors to most programs."""
+
+
 def _items(text: str) -> list[str]:
     """The items of ``text``: two blanks or the end of a line part them, ``⏎`` is a newline."""
     return [item.replace("⏎", "\n") for item in re.split(r"\s{2,}", text.strip())]
@@ -141,6 +145,11 @@ def plant(folder: Path) -> None:
         path.write_text(text)
         if text.startswith("#!"):
             path.chmod(0o755)
+    for index, name in enumerate(_HOSTILE_NAMES):
+        alone = folder / f"h{index}"
+        alone.mkdir(exist_ok=True)
+        for file in (name, "a.txt", "b.txt"):
+            (alone / file).write_text("alpha\nfoo\n")
 
 
 def _digest(folder: Path) -> dict[str, tuple[int, str]]:
@@ -206,6 +215,8 @@ def _from_alphabet(chance: random.Random, programs: list[str]) -> str:
             words.append(chance.choice(_OPTIONS if chance.random() < 0.4 else _OPERANDS))
         if chance.random() < 0.6:
             words.append(chance.choice(_JOINTS))
+    if chance.random() < 0.3:
+        words.insert(0, f"cd h{chance.randrange(len(_HOSTILE_NAMES))} &&")
     if chance.random() < 0.3:
         words.insert(0, f"x={chance.choice(_OPERANDS + _OPTIONS)};")
     return " ".join(words)
