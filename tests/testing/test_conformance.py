@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -176,3 +179,41 @@ def test_the_report_is_plain_data() -> None:
     data = json.loads(json.dumps(report.to_json()))
     assert data["ok"] is False
     assert data["results"][0]["id"] == "stdin.none"
+
+
+def conformance_command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sandboxed_tools.testing.conformance", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("base_image")
+def test_the_suite_runs_from_a_shell() -> None:
+    done = conformance_command("stdin.none", "stdin.empty")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2 checks held" in done.stdout
+    assert json.loads(conformance_command("--json", "stdin.none").stdout)["ok"] is True
+
+
+def test_the_suite_lists_its_claims_without_an_engine() -> None:
+    done = conformance_command("--list")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == len(ALL_CHECKS)
+
+
+def test_a_check_that_does_not_exist_is_wrong_usage() -> None:
+    assert conformance_command("no-such-check").returncode == 2
+
+
+def test_without_an_engine_the_suite_says_so_and_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    done = conformance_command("stdin.none")
+    assert done.returncode == 125
+    assert "error:" in done.stderr

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -175,19 +175,14 @@ class Trial:
 
 
 @pytest.fixture(scope="module")
-def trial(engine: Engine) -> Any:
+def trial(engine: Engine, base_image: str) -> Iterator[Trial]:
+    from sandboxed_tools.sandbox.docker.images import resolve_image
+
     client = engine.api()
     try:
-        yield Trial(client, base_image(client))
+        yield Trial(client, resolve_image(client, base_image).id)
     finally:
         client.close()
-
-
-def base_image(client: docker.APIClient) -> str:
-    made = client.images("sandboxed-tools/base")
-    if not made:
-        pytest.skip("the base image has not been built yet: sandboxed-tools images build")
-    return str(max(made, key=lambda image: image["Created"])["Id"])
 
 
 @pytest.fixture(scope="module")
