@@ -1,4 +1,4 @@
-"""``python -m sandboxed_tools.testing.conformance``: put the engine that answers here to the test."""
+"""``python -m sandboxed_tools.testing.conformance``: put the engine here through the checks."""
 
 from __future__ import annotations
 
