@@ -123,7 +123,8 @@ def _ending(result: ExecResult) -> str:
 
 def _model_text(result: ExecResult) -> str:
     text = _printed(result)
-    shown = for_model(text, source="bash") if text else "(no output)"
+    # Not cut here: what is too long for a model is kept whole in a file by the runtime.
+    shown = for_model(text, source="bash", max_chars=len(text)) if text else "(no output)"
     return f"{shown}\n{_ending(result)}"
 
 

@@ -73,7 +73,11 @@ def _interface(tool: AnyTool) -> dict[str, dict[str, dict[str, str]]]:
     return {
         group: {
             method: {
-                "origin": "stated" if method in tool.stated | required else "supplied",
+                "origin": (
+                    "stated"
+                    if method in tool.stated | required
+                    else f"supplied (defaults {tool.defaults.version})"
+                ),
                 "value": _value(tool, method),
             }
             for method in methods

@@ -64,7 +64,7 @@ class CallRecorder:
         call_id: str,
         *,
         tool: str,
-        error: SandboxedToolsError,
+        error: BaseException,
         policy: MergedPolicy | None,
         prepared: PreparedCall | None = None,
     ) -> None:
@@ -74,20 +74,21 @@ class CallRecorder:
             **_who(os.getpid()),
             "workspace": self._workspace,
             "tool": bounded(tool, limit=100),
-            "error": error.code,
+            "error": _code(error),
             "message": bounded(str(error), limit=500),
-            "origin": None if error.operator_detail is None else bounded(error.operator_detail),
+            "origin": bounded(getattr(error, "operator_detail", None) or "") or None,
             "policy": None if policy is None else policy.digest,
         }
         if prepared is not None:
             facts |= _judged(prepared, prepared.decision)
         mode = "required" if policy is None else policy.policy.audit
-        try:
-            await self._write("refused", call_id, facts, mode=mode)
-        except SandboxedToolsError as failure:
-            log.error(
-                "the refusal of call %s was not recorded: %s", call_id, failure.operator_detail
-            )
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._write("refused", call_id, facts, mode=mode)
+            except SandboxedToolsError as failure:
+                log.error(
+                    "the refusal of call %s was not recorded: %s", call_id, failure.operator_detail
+                )
 
     async def intent(
         self,
@@ -131,9 +132,8 @@ class CallRecorder:
         the next intent will not be written either."""
         facts: dict[str, Any] = {"outcome": "ok", "duration_s": round(duration_s, 6)}
         if error is not None:
-            code = error.code if isinstance(error, SandboxedToolsError) else type(error).__name__
             facts["outcome"] = "failed" if isinstance(error, Exception) else "cancelled"
-            facts["error"] = code
+            facts["error"] = _code(error)
             facts["message"] = bounded(str(error), limit=500)
         if placement is not prepared.placement:
             facts |= _placed(placement)
@@ -163,6 +163,12 @@ class CallRecorder:
             if mode == "required":
                 raise AuditUnavailable(operator_detail=error.operator_detail) from error
             log.warning("call %s was not recorded: %s", call_id, error.operator_detail or error)
+
+
+def _code(error: BaseException) -> str:
+    if isinstance(error, SandboxedToolsError):
+        return error.code
+    return type(error).__name__ if isinstance(error, Exception) else "cancelled"
 
 
 @lru_cache(maxsize=2)

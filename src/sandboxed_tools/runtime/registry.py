@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sandboxed_tools.builtin import SHIPPED
-from sandboxed_tools.errors import ConfigurationError, ToolNotFound
+from sandboxed_tools.errors import ConfigurationError, ToolFailed, ToolNotFound
 from sandboxed_tools.policy import Policy
 from sandboxed_tools.tool import AnyTool, Environment
 from sandboxed_tools.tool.defaults import defaults_version
 
 __all__ = ["Entry", "ToolRegistry"]
+
+log = logging.getLogger("sandboxed_tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,29 @@ class ToolRegistry:
     def enabled(self) -> tuple[AnyTool, ...]:
         """The tools that exist right now, as they are used here."""
         return tuple(entry.tool for entry in self.entries if entry.tool.is_enabled())
+
+    async def setup(self) -> None:
+        """Set every tool up, in order.
+
+        Raises:
+            ToolFailed: a tool's own code raised; those behind it are not set up.
+        """
+        for entry in self.entries:
+            try:
+                await entry.tool.setup()
+            except Exception as error:
+                raise ToolFailed(
+                    f"{entry.tool.name} could not be set up: {type(error).__name__}.",
+                    operator_detail=repr(error),
+                ) from error
+
+    async def teardown(self) -> None:
+        """Tear every tool down, in reverse; one that raises is logged and stops no other."""
+        for entry in reversed(self.entries):
+            try:
+                await entry.tool.teardown()
+            except Exception:
+                log.exception("%s could not be torn down", entry.tool.name)
 
     def _not_found(self, name: str) -> str:
         names = [tool.name for tool in self.enabled()]

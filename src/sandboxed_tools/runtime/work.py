@@ -5,23 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from sandboxed_tools.errors import SandboxedToolsError, ToolFailed
 from sandboxed_tools.runtime.call_context import CallContext
+from sandboxed_tools.runtime.large_results import LargeResults
 from sandboxed_tools.tool import AnyTool, ToolInput
 from sandboxed_tools.tool.context import revoke
 
-__all__ = ["Presented", "do_work", "present"]
+__all__ = ["Presented", "do_work", "present", "tell_progress"]
 
 log = logging.getLogger("sandboxed_tools")
 
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """An output as text: for a model, and for a person. Neither is bounded yet."""
+    """An output as text: for a model, bounded; and for a person."""
 
     for_model: str
     for_person: str
@@ -64,16 +67,31 @@ async def do_work(
     return output
 
 
-def present(tool: AnyTool, output: Any) -> Presented:
-    """The output as text.
+async def present(
+    tool: AnyTool, output: Any, *, results: LargeResults | None, call_id: str
+) -> Presented:
+    """The output as text; what is over the tool's ``max_result_size`` is kept in a file.
 
     Raises:
         ToolFailed: the tool's own presentation raised; its work has been done.
     """
     try:
-        return Presented(tool.to_model_text(output), tool.render_result(output))
+        text = tool.to_model_text(output)
+        shown = tool.render_result(output)
     except Exception as error:
         raise _failed(tool, error) from error
+    size = tool.max_result_size
+    if len(text) > size and results is not None:
+        shorten = partial(results.shortened, text, max_chars=size, call_id=call_id)
+        text = await anyio.to_thread.run_sync(shorten)
+    return Presented(text, shown)
+
+
+def tell_progress(tool: AnyTool, listener: Callable[[Any], None] | None, value: Any) -> None:
+    """Hand progress to the tool's own hook, then to whoever listens."""
+    _hook(tool.on_progress, value)
+    if listener is not None:
+        listener(value)
 
 
 def _failed(tool: AnyTool, error: BaseException) -> ToolFailed:

@@ -122,6 +122,7 @@ def build_tool(**stated: Any) -> Any:
     _check_identity(stated)
     _check_work(stated)
     _check_flags(stated)
+    _check_bounds(stated)
     schema = stated["input_schema"]
     _check_schema(schema)
     tool: AnyTool = Tool(
@@ -197,6 +198,16 @@ def _check_flags(stated: Mapping[str, Any]) -> None:
             raise ToolDefinitionError("is_read_only=True contradicts paths_written.")
     if stated.get("interrupt_behavior", "block") not in ("block", "cancel"):
         raise ToolDefinitionError('interrupt_behavior is "block" or "cancel".')
+
+
+def _check_bounds(stated: Mapping[str, Any]) -> None:
+    for name, least, most in (("max_result_size", 256, 64 * 1024 * 1024), ("max_retries", 0, 5)):
+        value = stated.get(name, least)
+        if type(value) is not int or not least <= value <= most:
+            raise ToolDefinitionError(f"{name} is a whole number from {least} to {most}.")
+    for name in ("requires_user_interaction", "defer_loading"):
+        if type(stated.get(name, False)) is not bool:
+            raise ToolDefinitionError(f"{name} is True or False.")
 
 
 def _check_schema(schema: object) -> None:
