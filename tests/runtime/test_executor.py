@@ -207,6 +207,39 @@ async def test_what_goes_wrong_becomes_a_result_and_stops_no_other_call() -> Non
     assert "fail" in results[5].text
 
 
+async def test_a_person_sees_what_the_author_renders_and_a_broken_rendering_is_survived() -> None:
+    def rendered(name: str, **stated: Any) -> AnyTool:
+        renderings: dict[str, Any] = {
+            "render_progress": lambda value: f"at {value}",
+            "render_result": lambda output: f"got {output}",
+            "render_error": lambda error: f"sorry: {error}",
+            "render_rejected": lambda tool_input: "not now",
+        }
+        if name == "Broken":
+            renderings = dict.fromkeys(
+                ("render_progress", "render_error", "render_rejected"), lambda _: 1 / 0
+            )
+        return stage.tool(name, **renderings, **stated)
+
+    stage = Stage()
+    made, broken = rendered("Made"), rendered("Broken")
+    policy = Policy(deny=["Refused", "Broken2"])  # type: ignore[arg-type]
+    denied = rendered("Refused")
+    async with box_of(stage, made, broken, denied, policy=policy) as box:
+        async with box.executor() as executor:
+            for number, (tool, text) in enumerate(
+                [("Made", "a"), ("Made", "fail"), ("Refused", "a"), ("Broken", "fail")]
+            ):
+                executor.submit(str(number), tool, {"text": text})
+            events = [event async for event in executor]
+    shown = [event.shown for event in last(events)]
+    assert shown[0] == "got A"
+    assert shown[1].startswith("sorry: Made failed")
+    assert shown[2].startswith("not now")
+    assert shown[3].startswith("Broken failed")
+    assert [event.text for event in events if isinstance(event, Progress)] == ["at a"]
+
+
 async def test_the_same_id_twice_and_what_is_no_id_are_refused_at_once() -> None:
     async with box_of(Stage()) as box, box.executor() as executor:
         executor.submit("1", "Safe", {})

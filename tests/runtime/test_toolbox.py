@@ -275,6 +275,47 @@ async def test_setup_and_teardown_are_called_once_whatever_happens_in_between() 
     assert events == ["setup", "teardown"]
 
 
+async def test_a_tool_that_cannot_be_set_up_keeps_the_toolbox_shut_and_all_are_torn_down() -> None:
+    events: list[str] = []
+
+    async def note(event: str, fails: bool = False) -> None:
+        events.append(event)
+        if fails:
+            raise RuntimeError(event)
+
+    tools = [
+        python_tool("A", setup=lambda: note("+A"), teardown=lambda: note("-A")),
+        python_tool("B", setup=lambda: note("+B", True), teardown=lambda: note("-B", True)),
+    ]
+    with pytest.raises(ToolFailed, match="B could not be set up"):
+        async with Toolbox(tools):
+            pass
+    assert events == ["+A", "+B", "-B", "-A"]
+
+
+async def test_a_tool_that_needs_a_person_is_refused_where_there_is_none() -> None:
+    tool = python_tool(is_read_only=True, requires_user_interaction=True)
+    async with Toolbox([tool], trusted=(tool,)) as box:
+        with pytest.raises(PermissionDenied, match="person at hand"):
+            await box.call(tool, {})
+
+    async def yes(_: ConfirmationRequest) -> bool:
+        return True
+
+    async with Toolbox([tool], trusted=(tool,), confirmer=yes) as box:
+        assert (await box.call(tool, {"text": "a"})).output == "A"
+
+
+async def test_progress_reaches_the_tools_own_hook() -> None:
+    seen: list[int] = []
+    tool = python_tool(
+        call=lambda tool_input, ctx: ctx.progress(7), is_read_only=True, on_progress=seen.append
+    )
+    async with Toolbox([tool], trusted=(tool,)) as box:
+        await box.call(tool, {})
+    assert seen == [7]
+
+
 async def test_a_cancelled_call_tells_its_tool() -> None:
     events: list[str] = []
     started = anyio.Event()

@@ -47,24 +47,30 @@ class Finished:
     """The last event of a call whose work began, in the order of submission.
 
     ``ok`` has a ``result`` (a command that ended with another code than 0 is one); ``failed`` and
-    ``cancelled`` have an ``error``. ``text`` is for the model in every case.
+    ``cancelled`` have an ``error``. ``text`` is for the model in every case, ``shown`` for a
+    person: foreign text, to go through ``for_terminal``.
     """
 
     id: str
     tool: str
     outcome: Literal["ok", "failed", "cancelled"]
     text: str
+    shown: str
     result: CallResult[Any] | None = None
     error: SandboxedToolsError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The last event of a call that nothing has run of, in the order of submission."""
+    """The last event of a call that nothing has run of, in the order of submission.
+
+    ``text`` is for the model, ``shown`` for a person, as in :class:`Finished`.
+    """
 
     id: str
     tool: str
     text: str
+    shown: str
     error: SandboxedToolsError
 
 

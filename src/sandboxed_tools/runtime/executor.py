@@ -7,7 +7,6 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -31,6 +30,15 @@ from sandboxed_tools.runtime.events import (
     Refused,
     Started,
 )
+from sandboxed_tools.runtime.job import (
+    Attempt,
+    Job,
+    cancelled,
+    failed,
+    halts,
+    refused,
+    rendered,
+)
 from sandboxed_tools.runtime.outbox import Outbox
 from sandboxed_tools.runtime.prepared import PreparedCall
 from sandboxed_tools.runtime.result import CallResult
@@ -40,8 +48,6 @@ __all__ = ["DEFAULT_SIDE_BY_SIDE", "Executor"]
 
 DEFAULT_SIDE_BY_SIDE: Final = 8
 INTERRUPT_GRACE_S: Final = 30.0
-_ENDS_LATER_CALLS: Final = "Bash"
-_NOT_ENDED = ("timeout", "idle_timeout")
 
 log = logging.getLogger("sandboxed_tools")
 
@@ -62,22 +68,6 @@ class Caller(Protocol):
         on_progress: Callable[[Any], None] | None,
         on_start: Callable[[Placement], None] | None = None,
     ) -> CallResult[Any]: ...
-
-
-@dataclass(eq=False, slots=True)
-class _Job:
-    """One submitted call. ``last`` is its last event, once it has ended."""
-
-    id: str
-    tool: str
-    raw_input: object
-    scope: anyio.CancelScope = field(default_factory=lambda: anyio.CancelScope(shield=True))
-    is_exclusive: bool = False
-    has_started: bool = False
-    cancel_reason: str | None = None
-    interrupt_cancels: bool = False
-    is_discarded: bool = False
-    last: LastEvent | None = None
 
 
 class Executor:
@@ -116,9 +106,9 @@ class Executor:
         self._box = box
         self._side_by_side = side_by_side
         self._grace_s = interrupt_grace_s
-        self._waiting: deque[_Job] = deque()
-        self._running: set[_Job] = set()
-        self._unreported: deque[_Job] = deque()
+        self._waiting: deque[Job] = deque()
+        self._running: set[Job] = set()
+        self._unreported: deque[Job] = deque()
         self._ids: set[str] = set()
         self._halted: str | None = None
         self._streams = 0
@@ -170,7 +160,7 @@ class Executor:
         if call_id in self._ids:
             raise InvalidInput(f"A call with the id {call_id[:64]!r} was submitted before.")
         self._ids.add(call_id)
-        job = _Job(call_id, tool, raw_input)
+        job = Job(call_id, tool, raw_input)
         self._unreported.append(job)
         if self._halted is not None:
             self._skip(job, self._halted)
@@ -260,11 +250,11 @@ class Executor:
                 self._start(job, error)
                 continue
             except Exception as error:  # noqa: BLE001  (an author's code, whatever it raises)
-                failed = ToolFailed(
+                unforeseen = ToolFailed(
                     f"{job.tool[:64]} failed before it ran: {type(error).__name__}.",
                     operator_detail=repr(error),
                 )
-                self._start(job, failed)
+                self._start(job, unforeseen)
                 continue
             job.is_exclusive = not prepared.flags.is_concurrency_safe
             if job.is_exclusive and self._running:
@@ -273,22 +263,22 @@ class Executor:
             job.interrupt_cancels = prepared.entry.tool.interrupt_behavior == "cancel"
             self._start(job, prepared)
 
-    def _start(self, job: _Job, prepared: PreparedCall | SandboxedToolsError) -> None:
+    def _start(self, job: Job, prepared: Attempt) -> None:
         assert self._tasks is not None
         self._waiting.popleft()
         self._running.add(job)
         self._tasks.start_soon(self._run, job, prepared)
 
-    async def _run(self, job: _Job, prepared: PreparedCall | SandboxedToolsError) -> None:
+    async def _run(self, job: Job, prepared: Attempt) -> None:
         try:
             with job.scope:
                 job.last = await self._outcome(job, prepared)
         finally:
             if job.last is None:
-                job.last = _cancelled(job)
+                job.last = cancelled(job)
             self._ended(job)
 
-    async def _outcome(self, job: _Job, prepared: PreparedCall | SandboxedToolsError) -> LastEvent:
+    async def _outcome(self, job: Job, prepared: Attempt) -> LastEvent:
         outbox = self._outbox
         assert outbox is not None
 
@@ -297,7 +287,14 @@ class Executor:
             self._tell(job, Started(job.id, job.tool, placement))
 
         def on_progress(value: Any) -> None:
-            self._tell(job, Progress(job.id, value, _progress_text(prepared, value)))
+            self._tell(
+                job,
+                Progress(
+                    job.id,
+                    value,
+                    rendered(prepared, lambda c: c.entry.tool.render_progress(value), ""),
+                ),
+            )
 
         def on_output(stream: Any, data: bytes) -> None:
             if not job.is_discarded:
@@ -318,17 +315,17 @@ class Executor:
             )
         except SandboxedToolsError as error:
             if isinstance(error, SandboxUnavailable) or job.has_started:
-                return Finished(job.id, job.tool, "failed", error.for_model, error=error)
-            return Refused(job.id, job.tool, error.for_model, error)
+                return failed(job, prepared, error)
+            return refused(job, prepared, error)
         except Exception as error:
             log.exception("call %s failed in a way that nothing foresaw", job.id)
-            failed = ToolFailed(f"{job.tool} failed.", operator_detail=repr(error))
-            return Finished(job.id, job.tool, "failed", failed.for_model, error=failed)
-        return Finished(job.id, job.tool, "ok", result.text, result=result)
+            unforeseen = ToolFailed(f"{job.tool} failed.", operator_detail=repr(error))
+            return failed(job, prepared, unforeseen)
+        return Finished(job.id, job.tool, "ok", result.text, result.shown, result=result)
 
-    def _ended(self, job: _Job) -> None:
+    def _ended(self, job: Job) -> None:
         self._running.discard(job)
-        if not job.is_discarded and _halts(job):
+        if not job.is_discarded and halts(job):
             self._halted = "The call was not run, because a Bash call before it did not go through."
             self._stop_waiting(self._halted)
         self._report()
@@ -349,16 +346,16 @@ class Executor:
             self._skip(self._waiting.popleft(), why)
         self._report()
 
-    def _skip(self, job: _Job, why: str) -> None:
+    def _skip(self, job: Job, why: str) -> None:
         job.raw_input = None
-        job.last = Refused(job.id, job.tool, why, CallCancelled(why))
+        job.last = Refused(job.id, job.tool, why, why, CallCancelled(why))
         self._report()
 
-    def _cancel(self, job: _Job, why: str) -> None:
+    def _cancel(self, job: Job, why: str) -> None:
         job.cancel_reason = why
         job.scope.cancel()
 
-    def _tell(self, job: _Job, event: Event) -> None:
+    def _tell(self, job: Job, event: Event) -> None:
         if not job.is_discarded and self._outbox is not None:
             self._outbox.put(event)
 
@@ -380,33 +377,3 @@ class Executor:
             self._cancel(job, "The call was cancelled: it did not end when it was asked to.")
         with anyio.CancelScope(shield=True):
             await self._until_idle()
-
-
-def _halts(job: _Job) -> bool:
-    """Whether later calls must not run: they were written for a state that was not reached."""
-    last = job.last
-    if job.tool != _ENDS_LATER_CALLS or last is None:
-        return False
-    if isinstance(last, Refused):
-        return not isinstance(last.error, CallCancelled)
-    if last.outcome == "ok":
-        result = last.result
-        return result is not None and result.exec is not None and result.exec.status in _NOT_ENDED
-    return isinstance(last.error, SandboxUnavailable)
-
-
-def _cancelled(job: _Job) -> LastEvent:
-    why = job.cancel_reason or "The call was cancelled."
-    error = CallCancelled(why, has_started=job.has_started)
-    if job.has_started:
-        return Finished(job.id, job.tool, "cancelled", error.for_model, error=error)
-    return Refused(job.id, job.tool, error.for_model, error)
-
-
-def _progress_text(prepared: PreparedCall | SandboxedToolsError, value: Any) -> str:
-    if isinstance(prepared, SandboxedToolsError):
-        return ""
-    try:
-        return prepared.entry.tool.render_progress(value)
-    except Exception as error:  # noqa: BLE001  (an author's code; the value is there all the same)
-        return f"(render_progress raised {type(error).__name__})"
