@@ -59,6 +59,10 @@ NUMBERS = {
     "settimeofday": (164, 170),
     "sethostname": (170, 161),
     "reboot": (169, 142),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
     "io_uring_setup": (425, 425),
     "open_tree": (428, 428),
     "move_mount": (429, 429),
@@ -205,6 +209,19 @@ def probes() -> dict[str, Callable[[], None]]:
         "mknod whiteout": with_type(0o020000),
         "mknod null": with_type(0o020000, 0x103),
         "mknod block": with_type(0o060000, 0x801),
+        "nice": lambda: call("setpriority", 0, 0, 5),
+        "nice process 1": lambda: call("setpriority", 0, 1, 5),
+        "nice the whole group": lambda: call("setpriority", 1, 0, 5),
+        "nice the whole user": lambda: call("setpriority", 2, 0, 5),
+        "idle class": lambda: call("sched_setscheduler", 0, 5, ctypes.create_string_buffer(4)),
+        "idle class of process 1": lambda: call(
+            "sched_setscheduler", 1, 5, ctypes.create_string_buffer(4)
+        ),
+        "idle class of process 1 by attributes": lambda: call(
+            "sched_setattr", 1, ctypes.create_string_buffer(struct.pack("II", 48, 5), 48), 0
+        ),
+        "idle input and output": lambda: call("ioprio_set", 1, 0, 3 << 13),
+        "idle input and output of process 1": lambda: call("ioprio_set", 1, 1, 3 << 13),
         "ptrace child": ptrace_of_a_child,
         "ptrace traceme": lambda: call("ptrace", 0, 0, 0, 0),
         "process_vm_readv": own_memory,

@@ -35,6 +35,9 @@ STAYS_OPEN = (
     "mknod regular",
     "mknod fifo",
     "mknod socket",
+    "nice",
+    "idle class",
+    "idle input and output",
 )
 LOOKS_ABSENT = (
     "clone3 plain",
@@ -44,7 +47,16 @@ LOOKS_ABSENT = (
     "vmsplice",
     "memfd_secret",
 )
+STARVES_PROCESS_1 = (
+    "nice process 1",
+    "nice the whole group",
+    "nice the whole user",
+    "idle class of process 1",
+    "idle class of process 1 by attributes",
+    "idle input and output of process 1",
+)
 IS_REFUSED = (
+    *STARVES_PROCESS_1,
     "socket icmp datagram",
     "socket icmp6 datagram",
     "socket raw",
@@ -98,6 +110,7 @@ IS_REFUSED = (
 )
 # What the same probes must achieve with no filter, or they would prove nothing.
 HAS_TEETH = (
+    *STARVES_PROCESS_1,
     "socket icmp datagram",
     "socket udp-lite",
     "clone3 plain",

@@ -192,6 +192,19 @@ sleep 0.3; kill -0 1 2>/dev/null; test -d /proc/1 && echo alive; exit 6
     equal(result.stdout, b"alive\n", "what the command could do")
 
 
+@SUITE.check(
+    "starved-supervisor", "the command cannot starve its supervisor of processor time", alone=True
+)
+async def starved_supervisor(bench: Bench) -> None:
+    text = """
+renice -n 19 -p 1; renice -n 19 -u $(id -u); chrt -i -p 0 1; ionice -c 3 -p 1; taskset -p 1 1
+for i in $(seq 60); do (while :; do :; done) & done
+exit 5
+"""
+    result = await bench.bash(text, limits={"wall_s": 20})
+    ended(result, "exited", exit_code=5)
+
+
 @SUITE.check("host-secrets", "nothing of the host's root file system can be read")
 async def host_secrets(bench: Bench) -> None:
     canary = bench.folder / "canary"
