@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -70,9 +70,7 @@ def apply_set(
         ChangeSetNotFound, InvalidWorkspace, Overloaded: nothing was changed.
         OSError: the disk failed, and everything was taken back as far as it let us.
     """
-    change_set = store.get(change_set_id)
-    with _opened(store, change_set) as (upper, workspace):
-        change_set = store.get(change_set_id)
+    with _opened(store, change_set_id) as (change_set, upper, workspace):
         if change_set.status not in ("held", "undone"):
             return Decision(change_set.status == "applied", change_set)
         chosen = selection(only, excluding)
@@ -124,9 +122,7 @@ def undo_set(
     The set is kept as ``undone`` and can be applied again. ``force`` gives up later edits of the
     set's own entries. Raises as :func:`apply_set`.
     """
-    change_set = store.get(change_set_id)
-    with _opened(store, change_set) as (upper, workspace):
-        change_set = store.get(change_set_id)
+    with _opened(store, change_set_id) as (change_set, upper, workspace):
         if change_set.status != "applied":
             return Decision(change_set.status == "undone", change_set)
         landing = Landing(store, change_set, upper, workspace, on_step)
@@ -168,21 +164,19 @@ def recover(store: ChangeStore, *, on_step: OnStep = _nothing) -> tuple[Decision
     for state in store.sets():
         if state.status not in ("applying", "undoing"):
             continue
-        change_set = store.get(state.id)
         try:
-            decisions.append(_recover_one(store, change_set, on_step))
+            decisions.append(_recover_one(store, state.id, on_step))
         except (OSError, ValueError, KeyError, SandboxedToolsError) as error:
-            _log.exception("change set %s cannot be recovered", change_set.id)
+            _log.exception("change set %s cannot be recovered", state.id)
             problem = Problem(b"", "conflict", f"it cannot be recovered: {type(error).__name__}")
-            decisions.append(Decision(False, change_set, (problem,)))
+            decisions.append(Decision(False, store.get(state.id), (problem,)))
     return tuple(decisions)
 
 
-def _recover_one(store: ChangeStore, change_set: ChangeSet, on_step: OnStep) -> Decision:
+def _recover_one(store: ChangeStore, change_set_id: str, on_step: OnStep) -> Decision:
     """Go on where the process was that wrote the set's state."""
-    with _opened(store, change_set) as (upper, workspace):
+    with _opened(store, change_set_id) as (change_set, upper, workspace):
         # Asked again under the lock: it may have been somebody's who is alive and has finished.
-        change_set = store.get(change_set.id)
         if change_set.status not in ("applying", "undoing"):
             return Decision(True, change_set)
         return _landed(Landing(store, change_set, upper, workspace, on_step).recover())
@@ -194,25 +188,23 @@ def _landed(landed: Landed) -> Decision:
 
 
 @contextmanager
-def _opened(store: ChangeStore, change_set: ChangeSet) -> Iterator[tuple[int, int]]:
-    """The set's upper folder and its workspace, open, while nobody else decides about the latter.
+def _opened(store: ChangeStore, change_set_id: str) -> Iterator[tuple[ChangeSet, int, int]]:
+    """A set, its upper folder and its workspace, while nobody else decides about the latter.
 
     Raises:
+        ChangeSetNotFound: there is none of this id.
         InvalidWorkspace: the folder may not be used, or another one is in its place.
     """
-    with workspace_lock(change_set.workspace):
-        path = check_workspace(os.fsdecode(change_set.workspace))
-        workspace = os.open(path, _FOLDER)
-        try:
-            if os.fstat(workspace).st_ino != change_set.workspace_inode:
-                raise InvalidWorkspace("Another folder has taken the place of the workspace.")
-            upper = os.open(store.upper(change_set.id), _FOLDER)
-            try:
-                yield upper, workspace
-            finally:
-                os.close(upper)
-        finally:
-            os.close(workspace)
+    place = store.workspace_of(change_set_id)
+    with workspace_lock(place), ExitStack() as stack:
+        change_set = store.get(change_set_id)
+        workspace = os.open(check_workspace(os.fsdecode(place)), _FOLDER)
+        stack.callback(os.close, workspace)
+        if os.fstat(workspace).st_ino != change_set.workspace_inode:
+            raise InvalidWorkspace("Another folder has taken the place of the workspace.")
+        upper = os.open(store.upper(change_set_id), _FOLDER)
+        stack.callback(os.close, upper)
+        yield change_set, upper, workspace
 
 
 def _applied(store: ChangeStore, change_set: ChangeSet) -> dict[str, int]:

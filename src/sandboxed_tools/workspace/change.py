@@ -158,8 +158,17 @@ def _facts_from_json(data: dict[str, Any] | None) -> FileFacts | None:
     if data is None:
         return None
     target = data["target"]
-    known = {item.name: data[item.name] for item in fields(FileFacts)}
-    return FileFacts(**{**known, "target": None if target is None else os.fsencode(target)})
+    return FileFacts(
+        kind=data["kind"],
+        mode=data["mode"],
+        size=data["size"],
+        inode=data["inode"],
+        mtime_ns=data["mtime_ns"],
+        ctime_ns=data["ctime_ns"],
+        digest=data["digest"],
+        target=None if target is None else os.fsencode(target),
+        entries=data["entries"],
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,18 @@ class ChangeStore:
                 f"The change set {change_set_id} is damaged.", operator_detail=str(error)
             ) from error
 
+    def workspace_of(self, change_set_id: str) -> bytes:
+        """The folder that a set belongs to.
+
+        Raises:
+            ChangeSetNotFound: there is none of this id.
+        """
+        if _ID.fullmatch(change_set_id) is not None:
+            with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+                state = _read(self.folder / change_set_id / "state.json")
+                return SetState.from_json(state).workspace
+        raise ChangeSetNotFound("There is no change set of this id.")
+
     def sets(
         self, *, workspace: Path | None = None, session: str | None = None
     ) -> tuple[SetState, ...]:

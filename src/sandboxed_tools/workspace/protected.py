@@ -6,7 +6,8 @@ the project next. A link that leaves the workspace makes later writers leave it 
 
 from __future__ import annotations
 
-import fnmatch
+import functools
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -42,12 +43,9 @@ _CI: Final = (
     *("jenkinsfile", "bitbucket-pipelines.yml", ".drone.yml", ".woodpecker", ".woodpecker.yml"),
     *(".buildkite", ".cirrus.yml", ".semaphore", ".forgejo/workflows", ".gitea/workflows", ".ci"),
 )
-_GIT_ORDINARY: Final = frozenset(
-    (name,)
-    for name in (
-        *("objects", "refs", "logs", "index", "head", "orig_head", "commit_editmsg"),
-        "packed-refs",
-    )
+_GIT_ORDINARY: Final = (
+    *(["objects"], ["refs"], ["logs"], ["index"], ["head"], ["orig_head"], ["commit_editmsg"]),
+    ["packed-refs"],
 )
 """What every commit writes, as the one name that follows ``.git``."""
 
@@ -63,7 +61,8 @@ def protected_reason(
     does afterwards. ``extra`` are further patterns, of one name or of names joined by slashes, that
     are looked for at any depth. Case does not count, because file systems may fold it.
     """
-    names = tuple(part.decode("utf-8", "surrogateescape").casefold() for part in change.parts)
+    text = change.path.decode("utf-8", "surrogateescape").casefold()
+    names = text.split("/")
     for index, name in enumerate(names):
         if name == ".git":
             had_repository = was_there((*change.parts[: index + 1], b"HEAD"))
@@ -78,7 +77,7 @@ def protected_reason(
         (_CI, "it defines what a CI system runs"),
         (extra, "the policy protects it"),
     ):
-        if any(_holds(names, tuple(pattern.casefold().split("/"))) for pattern in patterns):
+        if patterns and _pattern(patterns).search(text) is not None:
             return reason
     for index, name in enumerate(names[:-1]):
         if name in ("bin", "scripts") and is_there((*change.parts[:index], b"pyvenv.cfg")):
@@ -86,12 +85,14 @@ def protected_reason(
     return None
 
 
-def _holds(names: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    """Whether these names stand side by side somewhere in the path."""
-    return any(
-        all(map(fnmatch.fnmatchcase, names[start : start + len(wanted)], wanted))
-        for start in range(len(names) - len(wanted) + 1)
+@functools.cache
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds any of these names, or names side by side, in a path. Wildcards stay in a name."""
+    spelled = (
+        re.escape(pattern.casefold()).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+        for pattern in patterns
     )
+    return re.compile(f"(?:^|/)(?:{'|'.join(spelled)})(?=/|\\Z)", re.DOTALL)
 
 
 def _leaves(change: Change) -> bool:
