@@ -18,6 +18,7 @@
     │   ├── CallCancelled            dropped before it ended: an earlier failure, or an interruption
     │   ├── AuditUnavailable         the call cannot be recorded, so it is not run
     │   └── ToolFailed               the tool's own code raised
+    ├── RemoteError                what a tool's code raised in a container; causes a ToolFailed
     ├── ChangeSetNotFound          no change set of this id is kept here
     └── SandboxUnavailable         the sandbox itself failed; the call did not fall back to the host
         ├── EngineNotFound           no engine answers
@@ -59,6 +60,7 @@ __all__ = [
     "PathRefused",
     "PendingChanges",
     "PermissionDenied",
+    "RemoteError",
     "SandboxUnavailable",
     "SandboxedToolsError",
     "ToolDefinitionError",
@@ -214,6 +216,21 @@ class ToolFailed(CallError):
     """The tool's own code raised; the original exception is ``__cause__``."""
 
     code = "tool_failed"
+
+
+class RemoteError(SandboxedToolsError):
+    """An exception that a tool's own code raised in a container, as data.
+
+    ``type_name``, ``message`` and ``traceback_text`` are foreign text: whatever the code said.
+    """
+
+    code = "remote_error"
+
+    def __init__(self, *, type_name: str, message: str, traceback_text: str) -> None:
+        super().__init__(f"{type_name}: {message}", operator_detail=traceback_text)
+        self.type_name = type_name
+        self.message = message
+        self.traceback_text = traceback_text
 
 
 class ChangeSetNotFound(SandboxedToolsError):

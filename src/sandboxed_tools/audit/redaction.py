@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["bounded", "redacted"]
+__all__ = ["bounded", "looks_secret", "redacted"]
 
 MAX_TEXT_CHARS: Final = 4096
 MAX_ITEMS: Final = 64
@@ -96,3 +96,13 @@ def _hidden(text: str) -> str:
     for pattern, replacement in _FORMS:
         text = pattern.sub(replacement, text)
     return text
+
+
+_TOKENS: Final = tuple(pattern for pattern, _ in _FORMS[:3])
+
+
+def looks_secret(name: str, text: str) -> bool:
+    """Whether a text is a secret by its form, or by the name that it goes by."""
+    if text and _NAME.search(name) is not None:
+        return True
+    return _HINT.search(text) is not None and any(form.search(text) for form in _TOKENS)

@@ -54,6 +54,10 @@ class SandboxSpec:
 
     Two calls with equal specs can be served by containers made from the same mould.
     ``image`` is a reference; the backend resolves it to a digest before use.
+    ``waiting`` is the argv of a program that a container starts as soon as it is made, without
+    output, and that waits on its standard input for the call: a container that stands ready has its
+    start behind it. The command must then name that program, and no environment or directory: the
+    program finds the directory of the call in ``SANDBOX_CWD``.
     """
 
     image: str
@@ -61,6 +65,7 @@ class SandboxSpec:
     workspace: WorkspaceMount | None = None
     network: Network = "none"
     runtime: str | None = None
+    waiting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sandboxed_tools.errors import FieldError, InvalidInput
+from sandboxed_tools.tool.frames import FrameChannel
 
 __all__ = ["MAX_ARGUMENTS_BYTES", "MAX_ARGUMENT_BYTES", "MAX_SCRIPT_BYTES", "Command"]
 
@@ -31,6 +32,7 @@ class Command:
     empty input. ``cwd`` is a path inside the sandbox, ``None`` for the workspace or ``/``.
     ``script`` is a text that is too long for an argument: the process finds it, open for
     reading, as descriptor 3 (:data:`SCRIPT_PATH`), and nowhere in its arguments.
+    ``channel`` takes frames out of stdout, as they come; they are no output.
 
     Raises:
         InvalidInput: no program; NUL bytes; an argument or variable of 128 KiB or more; a
@@ -42,6 +44,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
     script: bytes | None = None
+    channel: FrameChannel | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "argv", tuple(self.argv))

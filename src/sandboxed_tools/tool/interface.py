@@ -11,6 +11,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import PurePath
+from types import ModuleType
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast
 
 import anyio.to_thread
@@ -50,6 +51,8 @@ class ToolOptions(TypedDict, Generic[InputT, OutputT, ProgressT], total=False):
     timeout: float | Callable[[InputT], float | None] | None
     defaults: int
     for_environment: Callable[[Environment], Mapping[str, Any]]
+    carry: Sequence[str | ModuleType]
+    runs_in: Literal["shell", "python"]
     # permissions
     check_permissions: Callable[[InputT], PermissionDecision | None]
     permission_pattern: Callable[[InputT], str]
@@ -305,6 +308,11 @@ class Tool(Generic[InputT, OutputT, ProgressT]):
     def runs_commands(self) -> bool:
         """Whether the work is a command (``command=``) and not a Python function (``call=``)."""
         return "command" in self._stated
+
+    @property
+    def runs_in(self) -> Literal["shell", "python"]:
+        """Which image its contained calls need: a shell's, or the one where Python waits."""
+        return "python" if not self.runs_commands else self._stated.get("runs_in", "shell")
 
     def command(self, tool_input: InputT) -> Command:
         """The command for this input.

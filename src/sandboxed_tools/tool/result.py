@@ -93,6 +93,8 @@ class ExecResult:
         image: digest of the image; ``None`` for a host run.
         view: how the workspace was seen.
         changes: what became of the changes.
+        frames: what came beside the output (:mod:`sandboxed_tools.tool.frames`), by kind; foreign
+            data, each of it.
         cwd: the directory in which the command ended, as the launcher reported it.
         trusted_report: whether usage and outcome come from a launcher of ours; values from a
             foreign image are for showing only, never for budgets.
@@ -115,6 +117,7 @@ class ExecResult:
     cwd: str | None = None
     trusted_report: bool = True
     warnings: tuple[str, ...] = ()
+    frames: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
 
     @property
     def stdout_text(self) -> str:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, Callable
 from pathlib import Path
 
 import anyio
@@ -26,8 +26,9 @@ from sandboxed_tools.sandbox.contract import (
 from sandboxed_tools.sandbox.docker.call import Call, Caller, Surroundings
 from sandboxed_tools.sandbox.docker.cleanup import gc
 from sandboxed_tools.sandbox.docker.clients import Clients
-from sandboxed_tools.sandbox.docker.container import Container, Direct, launch
+from sandboxed_tools.sandbox.docker.container import Container, launch
 from sandboxed_tools.sandbox.docker.create import Mould
+from sandboxed_tools.sandbox.docker.direct import Direct
 from sandboxed_tools.sandbox.docker.disposal import Disposal
 from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.sandbox.docker.moulds import Moulds
@@ -36,6 +37,8 @@ from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.status import CallStatus, SandboxStatus
 from sandboxed_tools.sandbox.docker.status_file import StatusWriter
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
+from sandboxed_tools.sandbox.docker.stdin_stream import feed_for, run_with_stream
+from sandboxed_tools.sandbox.docker.stop import StopRequest
 from sandboxed_tools.sandbox.host_guard import HostGuard, HostLimits
 from sandboxed_tools.sandbox.machine_slots import MachineSlots
 from sandboxed_tools.tool.command import Command
@@ -53,30 +56,6 @@ REMOTE_HEARTBEAT_S = 15.0
 FILL_WAIT_S = 0.05
 GC_PERIOD_S = 300.0
 NOBODY = Caller()
-
-
-class StopRequest:
-    """Ends a call from outside and still gives its result: ``status="cancelled"``, output so far.
-
-    For Ctrl-C and the like. Cancelling the task instead gives no result, as cancelling does.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._call: Call | None = None
-        self._is_set = False
-
-    def set(self) -> None:
-        """Stop the call now, or as soon as it begins. From any thread or signal handler."""
-        self._is_set = True
-        call = self._call
-        if call is not None:
-            call.stop()
-
-    def bind(self, call: Call) -> None:
-        self._call = call
-        if self._is_set:
-            call.stop()
 
 
 class DockerSandbox:
@@ -159,8 +138,12 @@ class DockerSandbox:
 
         Raises:
             Overloaded: no place for the call, for this ``caller`` or at all.
+            ConfigurationError: a program waits for the call, and the command is another.
         """
-        feed = _feed_for(command)
+        _check_waiting(spec, command)
+        feed = feed_for(command)
+        if spec.waiting and feed is None:
+            feed = StdinFeed(b"")
         call = Call(
             command,
             mould=lambda: self._moulds.mould(spec),
@@ -174,7 +157,7 @@ class DockerSandbox:
         if stop is not None:
             stop.bind(call)
         if isinstance(command.stdin, AsyncIterable) and feed is not None:
-            return await _run_with_stream(call, feed, command.stdin, self._execute)
+            return await run_with_stream(call, feed, command.stdin, self._execute)
         return await self._execute(call)
 
     async def prewarm(self, spec: SandboxSpec, n: int, *, timeout_s: float = 60.0) -> int:
@@ -361,46 +344,11 @@ def _folders(engine: Engine) -> tuple[Path, ...]:
     return (state, Path("/var/lib/docker")) if engine.local else (state,)
 
 
-def _feed_for(command: Command) -> StdinFeed | None:
-    if command.stdin is None:
-        return None
-    return StdinFeed(command.stdin if isinstance(command.stdin, bytes) else None)
-
-
-async def _run_with_stream(
-    call: Call,
-    feed: StdinFeed,
-    stream: AsyncIterable[bytes],
-    execute: Callable[[Call], Awaitable[ExecResult]],
-) -> ExecResult:
-    """Run the call while a task beside it passes the stream on, never more than a window ahead."""
-    failure: list[Exception] = []
-
-    async def pass_on() -> None:
-        try:
-            async for chunk in stream:
-                feed.add(bytes(chunk))
-                call.stdin_changed()
-                while not await anyio.to_thread.run_sync(
-                    lambda: feed.wait_for_room(timeout_s=1.0), abandon_on_cancel=True
-                ):
-                    pass
-                if feed.is_abandoned:
-                    return
-            feed.end()
-            call.stdin_changed()
-        except Exception as error:  # noqa: BLE001  the caller's own code; raised again below
-            failure.append(error)
-            call.stop()
-
-    results: list[ExecResult] = []
-    async with anyio.create_task_group() as group:
-        group.start_soon(pass_on)
-        try:
-            results.append(await execute(call))
-        except Exception as error:  # noqa: BLE001  raised again outside: here it would be wrapped
-            failure.append(error)
-        group.cancel_scope.cancel()
-    if failure:
-        raise failure[0]
-    return results[0]
+def _check_waiting(spec: SandboxSpec, command: Command) -> None:
+    if not spec.waiting:
+        return
+    if command.argv != spec.waiting or command.env or command.cwd or command.script is not None:
+        raise ConfigurationError(
+            "The command of a sandbox in which a program waits is that program, without an "
+            "environment, a directory or a script of its own."
+        )

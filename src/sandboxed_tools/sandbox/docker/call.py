@@ -10,18 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from sandboxed_tools.errors import SandboxUnavailable, UnsupportedOnEngine
+from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.sandbox.admission import Admission
 from sandboxed_tools.sandbox.budget import Budgets, Spent
 from sandboxed_tools.sandbox.contract import OutputSink
 from sandboxed_tools.sandbox.docker.clients import Clients
-from sandboxed_tools.sandbox.docker.container import Container, Direct
+from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
+from sandboxed_tools.sandbox.docker.direct import Direct, direct_command
 from sandboxed_tools.sandbox.docker.disk_watch import DiskWatch, exceeds
 from sandboxed_tools.sandbox.docker.disposal import Disposal, engine_state, force_kill
 from sandboxed_tools.sandbox.docker.live import LiveView
 from sandboxed_tools.sandbox.docker.outcome import EngineState, Outcome, classify
-from sandboxed_tools.sandbox.docker.protocol import call_frames, new_mark
+from sandboxed_tools.sandbox.docker.protocol import begin_frame, call_frames, new_mark
 from sandboxed_tools.sandbox.docker.pump import Ending, Pump, Pumped
 from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
@@ -33,12 +34,6 @@ __all__ = ["Call", "Caller", "ContainerSource", "Surroundings"]
 
 _log = logging.getLogger(__name__)
 
-# Without a launcher the environment must travel in the container's configuration, where everybody
-# who may ask the engine can read it; these say nothing about anybody.
-HARMLESS_VARIABLES = frozenset(
-    {"PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TERM", "TZ"}
-    | {"USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "NO_COLOR"}
-)
 CLIENT_SILENCE_S = 5.0
 """How much longer than the client the launcher waits before it keeps the deadline itself."""
 
@@ -170,7 +165,7 @@ class Call:
             place.callback(self._around.admission.leave)
             mould = self._mould()
             self.image = mould.image.reference
-            direct = _direct(mould, self._command)
+            direct = direct_command(mould, self._command)
             container = self._source.take(mould, direct=direct, is_wanted=self._is_wanted)
             self.container_id = container.id
             start_s = time.monotonic() - begin
@@ -203,9 +198,15 @@ class Call:
 
     def _drive(self, container: Container, limits: Limits) -> Pumped:
         framed = container.mould.launcher != "none"
-        mark = new_mark() if framed else None
+        mark = container.mark or (new_mark() if framed else None)
         frames = b""
-        if mark is not None:
+        if container.mark is not None:
+            frames = begin_frame(
+                file_bytes=limits.file_bytes,
+                deadline_s=limits.wall_s + CLIENT_SILENCE_S,
+                heartbeat_s=self._around.heartbeat_s,
+            )
+        elif mark is not None:
             frames = b"".join(
                 call_frames(
                     self._command,
@@ -223,6 +224,7 @@ class Call:
                 end_mark=mark,
                 start_frames=frames,
                 stdin=self._stdin,
+                channel=self._command.channel,
                 live=LiveView(self._sink) if self._sink is not None else None,
                 on_stuck=lambda: self._kill_later(container),
                 heartbeat_s=self._around.heartbeat_s if framed else None,
@@ -309,6 +311,7 @@ class Call:
             cwd=outcome.cwd,
             trusted_report=pumped.report is not None and container.mould.image.ours,
             warnings=tuple(warnings),
+            frames=tuple(channel.frames) if (channel := self._command.channel) else (),
         )
 
     def _settled(self, container: Container, result: ExecResult, *, ended: bool) -> ExecResult:
@@ -357,22 +360,3 @@ class Call:
 
 def _with(result: ExecResult, changes: ChangeSummary | None, *notes: str) -> ExecResult:
     return replace(result, changes=changes, warnings=(*result.warnings, *notes))
-
-
-def _direct(mould: Mould, command: Command) -> Direct | None:
-    """The command as process 1, where there is no launcher.
-
-    Raises:
-        UnsupportedOnEngine: the call needs what only the launcher can carry.
-    """
-    if mould.launcher != "none":
-        return None
-    if command.script is not None:
-        raise UnsupportedOnEngine("this image cannot take the launcher, which carries the script")
-    told = sorted(set(command.env) - HARMLESS_VARIABLES)
-    if told:
-        raise UnsupportedOnEngine(
-            "this image cannot take the launcher, and without it variables would be readable by "
-            f"everybody who may ask the engine: leave out {', '.join(told[:5])}"
-        )
-    return Direct(argv=command.argv, env=dict(command.env), cwd=command.cwd)

@@ -60,6 +60,12 @@ class Connection:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
 
+    def wait_for_room(self, *, timeout_s: float) -> None:
+        """Wait until something can be sent, at most ``timeout_s``."""
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLOUT)
+        poll.poll(timeout_s * 1000)
+
     def is_alive(self) -> bool:
         """Whether the other side still holds the connection and has said nothing yet."""
         poll = select.poll()

@@ -14,7 +14,7 @@ import tenacity
 from docker.errors import APIError
 from requests.exceptions import RequestException
 
-from sandboxed_tools.errors import SandboxUnavailable, UnsupportedOnEngine
+from sandboxed_tools.errors import EngineFault, SandboxUnavailable, UnsupportedOnEngine
 from sandboxed_tools.sandbox.contract import ContainerUser, View, ViewProvider
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.connection import Connection, attach
@@ -24,36 +24,40 @@ from sandboxed_tools.sandbox.docker.create import (
     VolumeMount,
     create_request,
 )
+from sandboxed_tools.sandbox.docker.direct import Direct
 from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.sandbox.docker.faults import engine_faults, is_transient, status_code
 from sandboxed_tools.sandbox.docker.owner import Kind, Owner
+from sandboxed_tools.sandbox.docker.protocol import call_frames, new_mark
 from sandboxed_tools.sandbox.docker.user import choose_user
+from sandboxed_tools.tool.command import Command
 
 if TYPE_CHECKING:
     import docker
 
-__all__ = ["Container", "Direct", "launch"]
+__all__ = ["Container", "launch"]
 
 _log = logging.getLogger(__name__)
 
 NAME_PREFIX = "sandboxed-tools-"
 ATTACH_TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Direct:
-    """A command that is process 1 itself, where there is no launcher to carry it in-band."""
-
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    cwd: str | None
+SEND_TIMEOUT_S = 10.0
+WAITING_ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+}
+"""The environment of a program that waits for its call."""
 
 
 @dataclass(slots=True)
 class Container:
     """A running container that belongs to exactly one call, now or later.
 
-    ``connection`` is its stream and its lease. ``made_at`` is on the monotonic clock.
+    ``connection`` is its stream and its lease. ``made_at`` is on the monotonic clock. ``mark`` ends
+    both streams when a program waits inside for the call; else the call brings its own.
     """
 
     id: str
@@ -62,6 +66,7 @@ class Container:
     connection: Connection
     view: View | None
     volumes: tuple[VolumeMount, ...] = ()
+    mark: bytes | None = None
     made_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -138,8 +143,42 @@ def launch(
             undo.callback(connection.close)
             api.start(container_id)
             _check(is_wanted)
+        mark = None
+        if mould.spec.waiting and direct is None:
+            cwd = view.cwd if view is not None else "/"
+            mark = _start_waiting(connection, mould, cwd=cwd, deadline_s=lifetime_s)
         undo.pop_all()
-        return Container(container_id, mould, user, connection, view, tuple(volumes))
+        return Container(container_id, mould, user, connection, view, tuple(volumes), mark)
+
+
+def _start_waiting(connection: Connection, mould: Mould, *, cwd: str, deadline_s: float) -> bytes:
+    """Start the program that waits for the call; returns the mark that will end both streams.
+
+    It starts in the root, so that nothing of the workspace is looked up before the call: what an
+    overlay has looked up may stay as it was. The size of files is limited when the call begins.
+
+    Raises:
+        EngineFault: the connection is lost or takes nothing.
+    """
+    mark = new_mark()
+    env = {**WAITING_ENV, "SANDBOX_CWD": cwd}
+    command = Command(mould.spec.waiting, stdin=b"", env=env)
+    frames = call_frames(command, mark=mark, cwd="/", file_bytes=-1, deadline_s=deadline_s)
+    left = memoryview(b"".join(frames))
+    deadline = time.monotonic() + SEND_TIMEOUT_S
+    try:
+        while left:
+            sent = connection.send(left)
+            left = left[sent or 0 :]
+            if sent is None:
+                if time.monotonic() >= deadline:
+                    raise EngineFault("the engine takes nothing for the container it has started")
+                connection.wait_for_room(timeout_s=1.0)
+    except OSError as error:
+        raise EngineFault(
+            "the connection to the container was lost", operator_detail=str(error)
+        ) from error
+    return mark
 
 
 def _directory(direct: Direct | None, view: View | None) -> str:

@@ -40,7 +40,14 @@ if TYPE_CHECKING:
 
     from sandboxed_tools.sandbox.docker.engine import Engine
 
-__all__ = ["DEFAULT_BASE", "BuildReport", "build_images", "pull_image"]
+__all__ = [
+    "DEFAULT_BASE",
+    "BuildReport",
+    "add_folder",
+    "build_from_context",
+    "build_images",
+    "pull_image",
+]
 
 DEFAULT_BASE = "docker.io/library/debian:bookworm-slim"
 BUILD_SILENCE_S = 900.0
@@ -187,31 +194,58 @@ def _events(
 def _build(
     api: docker.APIClient, name: str, *, base: str, rebuild: bool, progress: Progress
 ) -> None:
-    tag = image_tag(name)
-    progress.step(f"building {tag} from {base}")
     arguments = {
         "BASE": base,
         **({"LAUNCHER": image_tag(LAUNCHER_IMAGE)} if name == BASE_IMAGE else {}),
-        # Predefined arguments: apt needs them, and they do not stay in the image.
-        **{key: os.environ[key] for key in PROXY_VARIABLES if os.environ.get(key)},
     }
+    with _context(name) as context:
+        build_from_context(
+            api,
+            name,
+            context,
+            base=base,
+            arguments=arguments,
+            rebuild=rebuild,
+            progress=progress,
+        )
+
+
+def build_from_context(
+    api: docker.APIClient,
+    name: str,
+    context: IO[bytes],
+    *,
+    base: str,
+    arguments: Mapping[str, str],
+    rebuild: bool,
+    progress: Progress,
+) -> None:
+    """Build an image of ours from a tar. Blocking.
+
+    Raises:
+        ImageUnavailable: the build failed; the end of its log is in ``operator_detail``.
+        EngineFault: the engine did not answer.
+    """
+    tag = image_tag(name)
+    progress.step(f"building {tag} from {base}")
+    # Predefined arguments: apt needs them, and they do not stay in the image.
+    proxies = {key: os.environ[key] for key in PROXY_VARIABLES if os.environ.get(key)}
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     try:
-        with _context(name) as context:
-            events = api.build(
-                fileobj=context,
-                custom_context=True,
-                tag=tag,
-                buildargs=arguments,
-                labels={REVISION_LABEL: image_revision(name), BASE_NAME_LABEL: base},
-                rm=True,
-                forcerm=True,
-                nocache=rebuild,
-                decode=True,
-                timeout=BUILD_SILENCE_S,  # type: ignore[arg-type]
-                use_config_proxy=False,
-            )
-            _follow(events, tail, progress)
+        events = api.build(
+            fileobj=context,
+            custom_context=True,
+            tag=tag,
+            buildargs={**arguments, **proxies},
+            labels={REVISION_LABEL: image_revision(name), BASE_NAME_LABEL: base},
+            rm=True,
+            forcerm=True,
+            nocache=rebuild,
+            decode=True,
+            timeout=BUILD_SILENCE_S,  # type: ignore[arg-type]
+            use_config_proxy=False,
+        )
+        _follow(events, tail, progress)
         api.tag(tag, name, tag="latest")
     except BuildError as error:
         raise _failed(name, str(error), tail) from error
@@ -245,7 +279,16 @@ def _failed(name: str, reason: str, tail: deque[str]) -> ImageUnavailable:
 
 
 def _context(name: str) -> IO[bytes]:
-    """The image's folder as a tar, with fixed times and owners so that the build cache holds."""
+    """The image's folder as a tar."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        add_folder(tar, name)
+    buffer.seek(0)
+    return buffer
+
+
+def add_folder(tar: tarfile.TarFile, name: str) -> None:
+    """Add an image's folder, with fixed times and owners so that the build cache holds."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         if "__pycache__" in member.name:
@@ -256,9 +299,5 @@ def _context(name: str) -> IO[bytes]:
         member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
         return member
 
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path in sorted(image_folder(name).iterdir()):
-            tar.add(path, arcname=path.name, filter=plain)
-    buffer.seek(0)
-    return buffer
+    for path in sorted(image_folder(name).iterdir()):
+        tar.add(path, arcname=path.name, filter=plain)

@@ -19,6 +19,7 @@ from requests.exceptions import RequestException
 
 from sandboxed_tools.errors import EngineFault, ImageUnavailable
 from sandboxed_tools.sandbox.docker.image_policy import check_image
+from sandboxed_tools.sandbox.docker.python_context import python_digest
 from sandboxed_tools.tool.foreign_text import for_terminal
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BASE_IMAGE",
     "BASE_NAME_LABEL",
+    "DATA_IMAGE",
+    "EVERY_NAME",
     "IMAGE_NAMES",
     "LAUNCHER_IMAGE",
+    "PYTHON_IMAGE",
     "REVISION_LABEL",
     "ImageState",
     "ResolvedImage",
@@ -42,7 +46,18 @@ __all__ = [
 
 BASE_IMAGE = "sandboxed-tools/base"
 LAUNCHER_IMAGE = "sandboxed-tools/launcher"
+PYTHON_IMAGE = "sandboxed-tools/python"
+DATA_IMAGE = "sandboxed-tools/data"
 IMAGE_NAMES = (LAUNCHER_IMAGE, BASE_IMAGE)
+"""What every call needs."""
+
+EVERY_NAME = (*IMAGE_NAMES, PYTHON_IMAGE, DATA_IMAGE)
+_MADE_FROM = {
+    LAUNCHER_IMAGE: (LAUNCHER_IMAGE,),
+    BASE_IMAGE: (LAUNCHER_IMAGE, BASE_IMAGE),
+    PYTHON_IMAGE: (LAUNCHER_IMAGE, BASE_IMAGE, PYTHON_IMAGE),
+    DATA_IMAGE: (LAUNCHER_IMAGE, BASE_IMAGE, PYTHON_IMAGE, DATA_IMAGE),
+}
 BUILD_STEP = "build it with 'sandboxed-tools images build'"
 
 # Not with our own label prefix: containers inherit the labels of their image.
@@ -127,7 +142,10 @@ def image_revision(name: str) -> str:
         ImageUnavailable: this installation carries no such folder.
     """
     digest = hashlib.sha256()
-    for part in (LAUNCHER_IMAGE, name) if name == BASE_IMAGE else (name,):
+    parts = _MADE_FROM.get(name, (name,))
+    if PYTHON_IMAGE in parts:
+        digest.update(python_digest().encode("ascii"))
+    for part in parts:
         folder = image_folder(part)
         for path in _files(folder):
             content = path.read_bytes()
@@ -146,7 +164,7 @@ def image_tag(name: str) -> str:
 def _short_name(reference: str) -> str | None:
     """The name of the image of ours that ``reference`` asks for without a version, if any."""
     name = reference.removesuffix(":latest")
-    return name if name in IMAGE_NAMES else None
+    return name if name in EVERY_NAME else None
 
 
 def _inspect(api: docker.APIClient, reference: str) -> dict[str, Any] | None:
@@ -238,20 +256,22 @@ def _is_ours(wanted: str, config: dict[str, Any]) -> bool:
     Whoever may write images on the engine could forge all three; they are root there already.
     """
     name, _, tag = wanted.rpartition(":")
-    if name not in IMAGE_NAMES:
+    if name not in EVERY_NAME:
         return False
     labels = config.get("Labels") or {}
     return bool(tag == image_revision(name) == labels.get(REVISION_LABEL))
 
 
-def list_images(api: docker.APIClient) -> tuple[ImageState, ...]:
-    """The images of ours and whether this version of each is on the engine.
+def list_images(
+    api: docker.APIClient, names: tuple[str, ...] = IMAGE_NAMES
+) -> tuple[ImageState, ...]:
+    """These images of ours and whether this version of each is on the engine.
 
     Raises:
         EngineFault: the engine did not answer.
         ImageUnavailable: this installation carries no image folders.
     """
-    return tuple(_state(api, name) for name in IMAGE_NAMES)
+    return tuple(_state(api, name) for name in names)
 
 
 def _state(api: docker.APIClient, name: str) -> ImageState:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sandboxed_tools.sandbox.docker.connection import Connection
+from sandboxed_tools.sandbox.docker.demultiplexer import Demultiplexer
 from sandboxed_tools.sandbox.docker.live import LiveView
 from sandboxed_tools.sandbox.docker.protocol import (
     WINDOW_BYTES,
@@ -28,6 +29,7 @@ from sandboxed_tools.sandbox.docker.protocol import (
     frame,
 )
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
+from sandboxed_tools.tool.frames import FrameChannel
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.output import OutputCollector
 from sandboxed_tools.tool.result import Stream
@@ -78,6 +80,7 @@ class Pump:
         end_mark: bytes | None,
         start_frames: bytes = b"",
         stdin: StdinFeed | None,
+        channel: FrameChannel | None = None,
         live: LiveView | None = None,
         on_stuck: Callable[[], None],
         heartbeat_s: float | None = None,
@@ -86,6 +89,7 @@ class Pump:
         self._limits = limits
         self._framed = end_mark is not None
         self._stdin = stdin
+        self._channel = channel
         self._live = live
         self._on_stuck = on_stuck
         self._heartbeat_s = heartbeat_s
@@ -100,7 +104,7 @@ class Pump:
         self._ended: set[Stream] = set()
         self._reader = ReportReader()
         self._report: Report | None = None
-        self._demultiplexer = _Demultiplexer()
+        self._demultiplexer = Demultiplexer()
         self._total_bytes = 0
         self._ending: Ending | None = None
         self._kill_at = float("inf")
@@ -146,6 +150,8 @@ class Pump:
         for name, scanner in self._scanners.items():
             if name not in self._ended:
                 self._keep(name, scanner.finish())
+        if self._channel is not None:
+            self._print("stdout", self._channel.finish())
         run_s = time.monotonic() - self._started
         if self._live is not None:
             self._live.close(timeout_s=2.0 if self._ending == "ended" else 0.1)
@@ -330,39 +336,13 @@ class Pump:
             return
         self._last_output = time.monotonic()
         self._total_bytes += len(data)
+        if self._channel is not None and name == "stdout":
+            data = self._channel.feed(data)
+        self._print(name, data)
+
+    def _print(self, name: Stream, data: bytes) -> None:
+        if not data:
+            return
         self._collectors[name].feed(data)
         if self._live is not None:
             self._live.put(name, data)
-
-
-class _Demultiplexer:
-    """Splits the engine's stream: 8-byte headers (stream, 0, 0, 0, length), then payloads.
-
-    Payloads are passed on as they come, so a huge announced length costs nothing.
-    """
-
-    __slots__ = ("_header", "_left", "_number")
-
-    def __init__(self) -> None:
-        self._header = b""
-        self._number = 0
-        self._left = 0
-
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        pieces: list[tuple[int, bytes]] = []
-        at = 0
-        while at < len(data):
-            if self._left == 0:
-                missing = 8 - len(self._header)
-                self._header += data[at : at + missing]
-                at += missing
-                if len(self._header) == 8:
-                    self._number = self._header[0]
-                    self._left = int.from_bytes(self._header[4:], "big")
-                    self._header = b""
-                continue
-            size = min(self._left, len(data) - at)
-            pieces.append((self._number, data[at : at + size]))
-            self._left -= size
-            at += size
-        return pieces

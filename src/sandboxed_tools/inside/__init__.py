@@ -1,0 +1,1 @@
+"""What is copied into the image with Python and runs there, in front of a moved call."""
