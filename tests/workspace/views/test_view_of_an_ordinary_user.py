@@ -15,6 +15,8 @@ import pytest
 
 from sandboxed_tools.errors import SandboxedToolsError
 from sandboxed_tools.tool.mounts import ContainerUser, WorkspaceMount
+from sandboxed_tools.workspace.apply import apply_set, undo_set
+from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.views import WorkspaceViews
 
 from .conftest import PlainContainer, give_to, picture
@@ -65,18 +67,22 @@ def run_as_user(
             return {"error": type(error).__name__}
         try:
             outcome = container.run(view, script, user=user)
+            entries = view.usage().entries
+            summary = view.settle(ended_by_itself=True)
             return {
                 "kind": view.kind,
                 "output": outcome.output,
-                "entries": view.usage().entries,
+                "entries": entries,
+                "decision": summary.decision,
+                "id": summary.id,
             }
         finally:
             view.close()
 
-    return _in_a_child_of_that_user(home, work)
+    return in_a_child_of_that_user(home, work)
 
 
-def _in_a_child_of_that_user(home: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def in_a_child_of_that_user(home: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     # Forked rather than started: the interpreter may be where only this user can read it.
     reader, writer = os.pipe()
     with warnings.catch_warnings():
@@ -174,6 +180,79 @@ def test_a_folder_that_locks_its_owner_out_is_counted_and_deleted(
     answer = run_as_user(home, container, workspace=workspace, script=script)
     assert answer["entries"] == 3
     assert _left(home, "views") == []
+
+
+@pytest.mark.parametrize("choice", ["overlay", "copy"])
+def test_changes_are_held_applied_and_undone(
+    choice: str, home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    give_to(workspace, UID)
+    workspace = workspace.rename(home / "project")
+    before = picture(workspace)
+    script = f"{WORK}\nrm -r src/deep; mkdir src/deep; echo x > src/deep/x"
+    called = run_as_user(
+        home, container, workspace=workspace, script=script, view=choice, changes="hold"
+    )
+    assert called["decision"] == "held", called
+    assert picture(workspace) == before
+
+    def decide() -> dict[str, Any]:
+        store = ChangeStore()
+        found = {os.fsdecode(c.path): c.action for c in store.get(called["id"]).changes}
+        problems = [str(problem) for problem in apply_set(store, called["id"]).problems]
+        applied = apply_set(store, called["id"], allow_protected=True).done
+        content = (workspace / "secret.txt").read_text()
+        names = sorted(os.listdir(workspace / "src" / "deep"))
+        undone = undo_set(store, called["id"]).done
+        store.remove(called["id"])
+        return {
+            "done": [applied, undone],
+            "found": found,
+            "problems": problems,
+            "seen": [content, *names],
+        }
+
+    answer = in_a_child_of_that_user(home, decide)
+    assert answer["done"] == [True, True]
+    assert answer["seen"] == ["public\n", "x"]
+    assert answer["problems"] == ["link: it is a link that leaves the workspace"]
+    assert answer["found"] == {
+        "secret.txt": "modified",
+        "src/new.txt": "added",
+        "src/deep/data.bin": "deleted",
+        "src/deep/x": "added",
+        "src/other": "added",
+        "src/other/below": "added",
+        "link": "symlink",
+    }
+    assert picture(workspace) == before
+    assert _left(home, "views") == []
+
+
+def test_a_session_of_an_ordinary_user_sees_its_held_changes(
+    home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    give_to(workspace, UID)
+    workspace = workspace.rename(home / "project")
+    first = run_as_user(
+        home,
+        container,
+        workspace=workspace,
+        changes="hold",
+        session="s",
+        script="rm -r src; mkdir src; echo one > src/new; rm secret.txt",
+    )
+    assert first["decision"] == "held", first
+    second = run_as_user(
+        home,
+        container,
+        workspace=workspace,
+        changes="hold",
+        session="s",
+        script="ls . src; cat src/new; echo two >> src/new",
+    )
+    assert second["output"].split() == [".:", "link", "run.sh", "src", "src:", "new", "one"]
+    assert second["decision"] == "held"
 
 
 def test_a_workspace_of_somebody_else_is_refused(
