@@ -63,6 +63,7 @@ NUMBERS = {
     "sched_setattr": (314, 274),
     "setpriority": (141, 140),
     "ioprio_set": (251, 30),
+    "prlimit64": (302, 261),
     "io_uring_setup": (425, 425),
     "open_tree": (428, 428),
     "move_mount": (429, 429),
@@ -172,6 +173,10 @@ def clone3(flags: int) -> None:
     call("clone3", ctypes.create_string_buffer(arguments), 64)
 
 
+def limit_of(value: int) -> ctypes.Array[ctypes.c_char]:
+    return ctypes.create_string_buffer(struct.pack("QQ", value, value))
+
+
 def with_type(mode: int, device: int = 0) -> Callable[[], None]:
     name = f"/tmp/node-{mode:o}-{device}".encode()
     return lambda: call("mknodat", -100, name, mode | 0o600, device)
@@ -222,6 +227,10 @@ def probes() -> dict[str, Callable[[], None]]:
         ),
         "idle input and output": lambda: call("ioprio_set", 1, 0, 3 << 13),
         "idle input and output of process 1": lambda: call("ioprio_set", 1, 1, 3 << 13),
+        "limit oneself": lambda: call("prlimit64", 0, 0, limit_of(3600), 0),
+        "limit processor time of process 1": lambda: call("prlimit64", 1, 0, limit_of(3600), 0),
+        "limit open files of process 1": lambda: call("prlimit64", 1, 7, limit_of(64), 0),
+        "ask for the limits of process 1": lambda: call("prlimit64", 1, 7, 0, limit_of(0)),
         "ptrace child": ptrace_of_a_child,
         "ptrace traceme": lambda: call("ptrace", 0, 0, 0, 0),
         "process_vm_readv": own_memory,

@@ -38,6 +38,8 @@ STAYS_OPEN = (
     "nice",
     "idle class",
     "idle input and output",
+    "limit oneself",
+    "ask for the limits of process 1",
 )
 LOOKS_ABSENT = (
     "clone3 plain",
@@ -47,16 +49,18 @@ LOOKS_ABSENT = (
     "vmsplice",
     "memfd_secret",
 )
-STARVES_PROCESS_1 = (
+HURTS_PROCESS_1 = (
     "nice process 1",
     "nice the whole group",
     "nice the whole user",
     "idle class of process 1",
     "idle class of process 1 by attributes",
     "idle input and output of process 1",
+    "limit processor time of process 1",
+    "limit open files of process 1",
 )
 IS_REFUSED = (
-    *STARVES_PROCESS_1,
+    *HURTS_PROCESS_1,
     "socket icmp datagram",
     "socket icmp6 datagram",
     "socket raw",
@@ -110,7 +114,7 @@ IS_REFUSED = (
 )
 # What the same probes must achieve with no filter, or they would prove nothing.
 HAS_TEETH = (
-    *STARVES_PROCESS_1,
+    *HURTS_PROCESS_1,
     "socket icmp datagram",
     "socket udp-lite",
     "clone3 plain",

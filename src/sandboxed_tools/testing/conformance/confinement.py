@@ -205,6 +205,16 @@ exit 5
     ended(result, "exited", exit_code=5)
 
 
+SUITE.row(
+    "limited-supervisor",
+    "the command cannot have the kernel kill its supervisor for a limit that it set",
+    "for l in cpu as data nofile nproc stack sigpending; do prlimit --pid 1 --$l=0:0; done "
+    "2>/dev/null; for i in $(seq 100000); do kill -CHLD 1; done; exit 5",
+    Expected(exit_code=5),
+    wall_s=40,
+)
+
+
 @SUITE.check("host-secrets", "nothing of the host's root file system can be read")
 async def host_secrets(bench: Bench) -> None:
     canary = bench.folder / "canary"
