@@ -94,6 +94,7 @@ def _flags(environment: Environment) -> Mapping[str, Any]:
             workspace=environment.workspace,
             read_roots=environment.read_roots,
             gate_available=environment.host_gate,
+            extra_specs=environment.extra_specs,
         )
 
     return {

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sandboxed_tools.cli import audit, defaults, policy, tools
+from sandboxed_tools.cli import changes, audit, defaults, policy, tools
 from sandboxed_tools.cli.call import call
 from sandboxed_tools.cli.demo import demo
 from sandboxed_tools.cli.engine import doctor, gc, images, ps, setup
@@ -40,6 +40,7 @@ app.add_typer(defaults.app, name="defaults")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.command()(demo)
+app.add_typer(changes.app, name="changes")
 app.command()(doctor)
 app.command()(ps)
 app.command()(gc)

@@ -8,8 +8,10 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from sandboxed_tools.errors import NotAuthorized
+from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.tool import Command, ExecResult
 from sandboxed_tools.tool.context import Ticket
+from sandboxed_tools.workspace import WorkspaceRoot
 
 __all__ = ["CallContext"]
 
@@ -28,6 +30,7 @@ class CallContext:
         call_id: str,
         cwd: PurePath | None,
         resources: Mapping[type, object],
+        session: Session | None = None,
         execute: Callable[[Command], Awaitable[ExecResult]] | None,
         on_progress: Callable[[Any], None] | None,
     ) -> None:
@@ -36,11 +39,14 @@ class CallContext:
         self.cwd = cwd
         self.exec_result: ExecResult | None = None
         self._resources = resources
+        self._session = session
         self._execute = execute
         self._on_progress = on_progress
 
     def resource(self, kind: type[ResourceT]) -> ResourceT:
         """See :meth:`sandboxed_tools.tool.Context.resource`."""
+        if kind is WorkspaceRoot and self._session is not None:
+            self._session.refuse_while_held()
         found = self._resources.get(kind)
         if not isinstance(found, kind):
             raise NotAuthorized(f"This toolbox has no {kind.__name__}; give it a workspace.")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from sandboxed_tools.errors import PermissionDenied
+from sandboxed_tools.errors import NotMovable, PermissionDenied
 from sandboxed_tools.policy import Confirmer, Placement, Scope, authorize
 from sandboxed_tools.runtime.call_context import CallContext
 from sandboxed_tools.runtime.command_run import CommandRun
@@ -19,10 +18,14 @@ from sandboxed_tools.runtime.live_policy import LivePolicy
 from sandboxed_tools.runtime.prepared import ContainerOptions, PreparedCall, judged
 from sandboxed_tools.runtime.recorder import CallRecorder
 from sandboxed_tools.runtime.result import CallResult
+from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.runtime.work import do_work, present, tell_progress
 from sandboxed_tools.sandbox.contract import OutputSink, Sandbox
 from sandboxed_tools.tool import Limits, PermissionDecision
 from sandboxed_tools.tool.context import issue_ticket
+
+if TYPE_CHECKING:
+    from sandboxed_tools.runtime.move import Move
 
 __all__ = ["CallRunner"]
 
@@ -40,7 +43,7 @@ class CallRunner:
         recorder: CallRecorder,
         results: LargeResults,
         resources: Mapping[type, object],
-        scope: Scope,
+        session: Session | None,
         open_sandbox: Callable[[], Awaitable[Sandbox]],
     ) -> None:
         self._policy = policy
@@ -51,7 +54,7 @@ class CallRunner:
         self._recorder = recorder
         self._results = results
         self._resources = resources
-        self._scope = scope
+        self._session = session
         self._open_sandbox = open_sandbox
 
     async def carry_out(
@@ -71,6 +74,7 @@ class CallRunner:
         started = time.monotonic()
         tool = prepared.entry.tool
         try:
+            move = self._move(prepared)
             decision = await self._authorized(prepared)
             run = self._command_run(prepared, on_output)
             timeout_s = None if tool.runs_commands else prepared.timeout_s
@@ -85,14 +89,19 @@ class CallRunner:
         context = CallContext(
             ticket=issue_ticket(tool, prepared.tool_input),
             call_id=call_id,
-            cwd=self._scope.cwd,
+            cwd=self._session.cwd if self._session else None,
             resources=self._resources,
+            session=self._session,
             execute=run.execute if tool.runs_commands else None,
             on_progress=partial(tell_progress, tool, on_progress),
         )
         failure: BaseException | None = None
         try:
-            output = await do_work(tool, prepared.tool_input, context, timeout_s=timeout_s)
+            if move is not None:
+                work = partial(move.call, execute=run.execute)
+                output = await do_work(tool, prepared.tool_input, context, work=work)
+            else:
+                output = await do_work(tool, prepared.tool_input, context, timeout_s=timeout_s)
             shown = await present(tool, output, results=self._results, call_id=call_id)
         except BaseException as error:
             failure = error
@@ -118,11 +127,33 @@ class CallRunner:
             call_id=call_id,
         )
 
+    def _move(self, prepared: PreparedCall) -> Move | None:
+        """A Python tool's call that belongs in a container, packed before anybody is asked.
+
+        Raises:
+            NotMovable: it cannot travel.
+        """
+        tool = prepared.entry.tool
+        is_moved = prepared.placement.where == "container" and not tool.runs_commands
+        if not is_moved or prepared.decision.behavior == "deny":
+            return None
+        # Imported late: only a moved call needs what packs functions.
+        from sandboxed_tools.runtime.move import Move
+
+        try:
+            return Move.of(tool)
+        except NotMovable as error:
+            why = prepared.placement.reasons[0].message
+            raise NotMovable(
+                f"{error} It belongs in a container here: {why}.",
+                operator_detail=error.operator_detail,
+            ) from error
+
     async def _authorized(self, prepared: PreparedCall) -> PermissionDecision:
         """The decision that lets the call run.
 
         Raises:
-            PermissionDenied, NotMovable: it may not run, or not where it belongs.
+            PermissionDenied: it may not run, or not where it belongs.
         """
         tool = prepared.entry.tool
         if prepared.decision.behavior != "deny":
@@ -149,12 +180,16 @@ class CallRunner:
             remember=self._policy.grant,
         )
 
+    @property
+    def _scope(self) -> Scope:
+        session = self._session
+        return Scope(session.workspace, session.cwd) if session else Scope(None, None)
+
     def _command_run(self, prepared: PreparedCall, on_output: OutputSink | None) -> CommandRun:
         policy = prepared.policy.policy
-        workspace = self._scope.workspace
-        path = None if workspace is None else Path(workspace)
         spec = self._options.spec(
-            workspace=path,
+            self._session,
+            tool=prepared.entry.tool,
             is_read_only=prepared.flags.is_read_only,
             limits=prepared.limits(self._limits),
             policy=policy,
@@ -162,7 +197,7 @@ class CallRunner:
         return CommandRun(
             prepared.placement,
             spec=spec,
-            workspace=path,
+            session=self._session,
             policy=policy,
             open_sandbox=self._open_sandbox,
             on_output=on_output,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from tenacity import (
 from sandboxed_tools.errors import EngineFault, EngineNotFound, Overloaded
 from sandboxed_tools.host import run_on_host
 from sandboxed_tools.policy import Placement, Policy
+from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.sandbox.contract import OutputSink, Sandbox, SandboxSpec
 from sandboxed_tools.tool import Command, ExecResult, Reason
 from sandboxed_tools.tool.result import Stream
@@ -50,7 +53,7 @@ class CommandRun:
         placement: Placement,
         *,
         spec: SandboxSpec,
-        workspace: Path | None,
+        session: Session | None,
         policy: Policy,
         open_sandbox: Callable[[], Awaitable[Sandbox]],
         on_output: OutputSink | None,
@@ -58,7 +61,7 @@ class CommandRun:
     ) -> None:
         self.placement = placement
         self.spec = spec
-        self._workspace = workspace
+        self._session = session
         self._policy = policy
         self._open_sandbox = open_sandbox
         self._on_output = on_output
@@ -70,11 +73,17 @@ class CommandRun:
         Raises:
             SandboxUnavailable: the sandbox failed; nothing ran anywhere else instead.
         """
-        if self.placement.where == "host":
-            result = await self._on_host(command)
-            if result is not None:
-                return result
-        return await self._in_container(command)
+        if command.cwd is None and self._session is not None:
+            command = replace(command, cwd=self._session.cwd_in_use)
+        result = await self._on_host(command) if self.placement.where == "host" else None
+        if result is None:
+            result = await self._in_container(command)
+        if self._session is not None:
+            holds = result.changes is not None and result.changes.decision == "held"
+            await anyio.to_thread.run_sync(
+                partial(self._session.ended, cwd=result.cwd, holds=holds)
+            )
+        return result
 
     async def _in_container(self, command: Command) -> ExecResult:
         """Run it in the sandbox; again after a fault of the sandbox, where that changes nothing.
@@ -111,12 +120,16 @@ class CommandRun:
         return await retrying(attempt)
 
     async def _on_host(self, command: Command) -> ExecResult | None:
-        """The result of a host run; ``None`` when the gate refused something, so it counts not."""
-        if self._workspace is None:
+        """The result of a host run; ``None`` when it belongs in the container after all: changes
+        are held that the host does not show, or the gate refused something, so it counts not."""
+        if self._session is None:
+            return None
+        if self._session.held():
+            self._move(Reason("held_changes", "held changes are not on the host yet"))
             return None
         outcome = await run_on_host(
             command,
-            workspace=self._workspace,
+            workspace=self._session.workspace,
             read_roots=tuple(Path(root) for root in self._policy.read_roots),
             limits=self.spec.limits,
             on_output=self._on_output,
@@ -129,11 +142,8 @@ class CommandRun:
             "it is run again in the container",
             "; ".join(f"{item.call} {item.path or ''}".strip() for item in outcome.denied),
         )
-        self.placement = Placement(
-            "container",
-            (
-                Reason("gate_denied", "the host gate refused what the command did"),
-                *self.placement.reasons,
-            ),
-        )
+        self._move(Reason("gate_denied", "the host gate refused what the command did"))
         return None
+
+    def _move(self, reason: Reason) -> None:
+        self.placement = Placement("container", (reason, *self.placement.reasons))

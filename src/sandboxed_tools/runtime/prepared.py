@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from sandboxed_tools.errors import NotMovable, PermissionDenied, ToolFailed
+from sandboxed_tools.errors import PermissionDenied, ToolFailed
+from sandboxed_tools.inside.place import PYTHON_IMAGE, RUNNER_ARGV
 from sandboxed_tools.policy import (
     MergedPolicy,
     Placement,
@@ -18,6 +18,7 @@ from sandboxed_tools.policy import (
     decide_placement,
 )
 from sandboxed_tools.runtime.registry import Entry
+from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.sandbox.contract import (
     ChangesMode,
     Network,
@@ -37,6 +38,11 @@ class ContainerOptions:
     network: Network
     changes: ChangesMode
     runtime: str | None
+    python_image: str = PYTHON_IMAGE
+
+    def image_for(self, tool: AnyTool) -> str:
+        """The image that a contained call of this tool runs in."""
+        return self.python_image if tool.runs_in == "python" else self.image
 
     def contain(self, placement: Placement, policy: Policy) -> bool:
         """Whether the whole effect of a call stays in its container."""
@@ -47,21 +53,17 @@ class ContainerOptions:
         )
 
     def check(self, tool: AnyTool, placement: Placement, policy: Policy) -> None:
-        """Refuse what cannot execute in a container, or what the policy pins to something else.
+        """Refuse what the policy pins to something else.
 
         Raises:
-            NotMovable, PermissionDenied
+            PermissionDenied
         """
         if placement.where == "host":
             return
-        if not tool.runs_commands:
-            raise NotMovable(
-                f"{tool.name} belongs in a container here ({placement.reasons[0].message}), and a "
-                "Python tool cannot execute there."
-            )
+        image = self.image_for(tool)
         for is_pinned, what in (
             (self.network != "none" and policy.network == "none", "allows no network"),
-            (policy.images is not None and self.image not in policy.images, "names other images"),
+            (policy.images is not None and image not in policy.images, "names other images"),
             (
                 policy.runtime is not None and self.runtime not in (None, policy.runtime),
                 "names another runtime",
@@ -71,22 +73,30 @@ class ContainerOptions:
                 raise PermissionDenied(f"{tool.name} was refused: the policy {what}.")
 
     def spec(
-        self, *, workspace: Path | None, is_read_only: bool, limits: Limits, policy: Policy
+        self,
+        session: Session | None,
+        *,
+        tool: AnyTool,
+        is_read_only: bool,
+        limits: Limits,
+        policy: Policy,
     ) -> SandboxSpec:
         """The sandbox of one call."""
         mount = None
-        if workspace is not None:
+        if session is not None:
             mount = WorkspaceMount(
-                workspace,
+                session.workspace,
                 access="read_only" if is_read_only else "copy_on_write",
                 changes=self.changes,
+                session=session.name,
             )
         return SandboxSpec(
-            image=self.image,
+            image=self.image_for(tool),
             limits=limits,
             workspace=mount,
             network=self.network,
             runtime=policy.runtime or self.runtime,
+            waiting=RUNNER_ARGV if tool.runs_in == "python" else (),
         )
 
 

@@ -23,6 +23,7 @@ from sandboxed_tools.policy import (
     Policy,
     Scope,
 )
+from sandboxed_tools.inside.place import PYTHON_IMAGE
 from sandboxed_tools.runtime.call_runner import CallRunner
 from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
 from sandboxed_tools.runtime.executor import (
@@ -36,6 +37,7 @@ from sandboxed_tools.runtime.prepared import ContainerOptions, PreparedCall, pre
 from sandboxed_tools.runtime.recorder import CallRecorder
 from sandboxed_tools.runtime.registry import ToolRegistry
 from sandboxed_tools.runtime.result import CallResult, Explanation
+from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.sandbox.contract import (
     ChangesMode,
     Network,
@@ -49,7 +51,7 @@ from sandboxed_tools.tool import (
     Tool,
     ToolInput,
 )
-from sandboxed_tools.workspace import FileStateCache, WorkspaceRoot
+from sandboxed_tools.workspace import Decision, FileStateCache, WorkspaceRoot
 
 __all__ = ["DEFAULT_IMAGE", "Toolbox"]
 
@@ -80,8 +82,13 @@ class Toolbox:
             ``LayeredPolicy`` says itself where these come from.
         limits: what one call may use; a tool's timeout replaces ``wall_s``, the policy caps all.
         image: the image of contained commands.
+        python_image: the image of contained Python tools and of code: ``sandboxed-tools/python``,
+            ``sandboxed-tools/data``, or one that is made from them.
         network: the network of contained commands; ``none`` unless stated.
-        changes: what becomes of changes to the workspace.
+        changes: what becomes of changes to the workspace: ``hold`` keeps them until somebody
+            decides, ``apply`` brings them in, ``discard`` forgets them.
+        session: the name of a session to go on with, whose held changes are seen; a new one when
+            omitted.
         runtime: the engine's runtime, such as ``runsc``; the engine's default when omitted.
         confirmer: asks a person; without one every question is answered no.
         audit: where calls are recorded; this process's log in the state folder when omitted.
@@ -102,7 +109,9 @@ class Toolbox:
         limits: Limits | None = None,
         image: str = DEFAULT_IMAGE,
         network: Network = "none",
-        changes: ChangesMode = "discard",
+        python_image: str = PYTHON_IMAGE,
+        changes: ChangesMode = "hold",
+        session: str | None = None,
         runtime: str | None = None,
         confirmer: Confirmer | None = None,
         audit: AuditLog | None = None,
@@ -119,9 +128,11 @@ class Toolbox:
         self._owns_sandbox = sandbox is None
         self._sandbox_lock: anyio.Lock | None = None
         self._workspace = workspace
-        self._options = ContainerOptions(image, network, changes, runtime)
+        self._options = ContainerOptions(image, network, changes, runtime, python_image)
         self._confirmer = confirmer
         self._root: WorkspaceRoot | None = None
+        self._session_name = session
+        self._session: Session | None = None
         self._registry: ToolRegistry | None = None
         self._resources: dict[type, object] = {}
         self._host_gate = False
@@ -150,6 +161,8 @@ class Toolbox:
             )
             self._root = await anyio.to_thread.run_sync(open_root)
             self._resources[WorkspaceRoot] = self._root
+            open_session = partial(Session.open, self._root, name=self._session_name)
+            self._session = await anyio.to_thread.run_sync(open_session)
         self._resources[FileStateCache] = FileStateCache()
         self._recorder = CallRecorder(self._audit, workspace=self.workspace)
         self._runner = CallRunner(
@@ -160,7 +173,7 @@ class Toolbox:
             recorder=self._recorder,
             results=results,
             resources=self._resources,
-            scope=self._scope,
+            session=self._session,
             open_sandbox=self._open_sandbox,
         )
 
@@ -199,6 +212,44 @@ class Toolbox:
     def workspace(self) -> Path | None:
         """The resolved path of the workspace."""
         return self._root.path if self._root else None
+
+    @property
+    def session(self) -> Session:
+        """The session of the workspace: its directory, and what is held.
+
+        Raises:
+            ConfigurationError: the Toolbox has no workspace.
+        """
+        if self._session is None:
+            raise ConfigurationError("This Toolbox has no workspace, so there are no changes.")
+        return self._session
+
+    async def apply(
+        self, change_set_id: str, *, force: bool = False, allow_protected: bool = False
+    ) -> Decision:
+        """Bring held changes into the workspace, all of them or none.
+
+        ``done`` is false when something speaks against it: a file that changed meanwhile
+        (``force``), or a protected path (``allow_protected``).
+        """
+        work = partial(
+            self.session.apply, change_set_id, force=force, allow_protected=allow_protected
+        )
+        return await anyio.to_thread.run_sync(work)
+
+    async def discard(self, change_set_id: str) -> Decision:
+        """Forget held changes."""
+        return await anyio.to_thread.run_sync(self.session.discard, change_set_id)
+
+    async def undo(
+        self, change_set_id: str | None = None, *, force: bool = False
+    ) -> Decision | None:
+        """Take applied changes back, the newest of this session when none are named.
+
+        ``None`` when there is nothing to undo.
+        """
+        work = partial(self.session.undo, change_set_id, force=force)
+        return await anyio.to_thread.run_sync(work)
 
     def _adapt(self, policy: Policy) -> None:
         """Let the tools be as this policy and this place want them."""
@@ -340,7 +391,7 @@ class Toolbox:
 
     @property
     def _scope(self) -> Scope:
-        return Scope(self.workspace, self.workspace)
+        return Scope(self.workspace, self._session.cwd if self._session else None)
 
     async def _open_sandbox(self) -> Sandbox:
         assert self._sandbox_lock is not None
