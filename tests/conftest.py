@@ -88,6 +88,34 @@ def base_image(engine: Engine) -> str:
     return BASE_IMAGE
 
 
+@pytest.fixture(scope="session")
+def python_image(engine: Engine, base_image: str) -> str:
+    """The name of the image that Python tools run in, built first when it is missing."""
+    from sandboxed_tools.errors import SandboxedToolsError
+    from sandboxed_tools.sandbox.docker.images import PYTHON_IMAGE
+    from sandboxed_tools.sandbox.docker.python_images import build_python_images
+
+    try:
+        build_python_images(engine)
+    except SandboxedToolsError as error:
+        pytest.fail(f"{error}\n{error.operator_detail}", pytrace=False)
+    return PYTHON_IMAGE
+
+
+@pytest.fixture(scope="session")
+def data_image(engine: Engine, python_image: str) -> str:
+    """The name of the image with numpy, pandas and matplotlib."""
+    from sandboxed_tools.errors import SandboxedToolsError
+    from sandboxed_tools.sandbox.docker.images import DATA_IMAGE
+    from sandboxed_tools.sandbox.docker.python_images import build_python_images
+
+    try:
+        build_python_images(engine, data=True)
+    except SandboxedToolsError as error:
+        pytest.fail(f"{error}\n{error.operator_detail}", pytrace=False)
+    return DATA_IMAGE
+
+
 @pytest.fixture(autouse=True)
 def _engine_for_marked_tests(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("engine") is not None:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from sandboxed_tools.cli import exit_codes, options
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
+from sandboxed_tools.errors import ImageUnavailable
 from sandboxed_tools.host import gate_status
 from sandboxed_tools.sandbox.contract import Capabilities, Capability
 
@@ -175,7 +176,7 @@ def list_images(as_json: options.Json = False) -> None:
 
     with errors_end_the_program(as_json=as_json):
         with _engine_api() as (_, api):
-            found = docker_images.list_images(api)
+            found = docker_images.list_images(api, docker_images.EVERY_NAME)
     _show_images(found, as_json=as_json)
 
 
@@ -186,16 +187,21 @@ def build_images(
         typer.Option("--from", metavar="IMAGE", help="What to build from, instead of choosing."),
     ] = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build what is ready, too.")] = False,
+    with_data: Annotated[
+        bool, typer.Option("--all", help="The image with numpy, pandas and matplotlib, too.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Build what is missing: from Debian's slim image, or from Debian's packages."""
     from sandboxed_tools.sandbox.docker.image_build import build_images as build
     from sandboxed_tools.sandbox.docker.progress import open_progress
+    from sandboxed_tools.sandbox.docker.python_images import build_python_images
 
     with errors_end_the_program(as_json=as_json):
         with _engine_api() as (engine, _), open_progress() as progress:
             report = build(engine, base=base, rebuild=rebuild, progress=progress)
-    _show_images(report.images, as_json=as_json)
+            python = build_python_images(engine, data=with_data, rebuild=rebuild, progress=progress)
+    _show_images((*report.images, *python), as_json=as_json)
 
 
 def _show_images(found: tuple[ImageState, ...], *, as_json: bool) -> None:
@@ -222,8 +228,14 @@ def setup(
     from sandboxed_tools.sandbox.docker.engine_install import ensure_engine
     from sandboxed_tools.sandbox.docker.image_build import build_images as build
     from sandboxed_tools.sandbox.docker.progress import open_progress
+    from sandboxed_tools.sandbox.docker.python_images import build_python_images
 
     with errors_end_the_program(as_json=False):
         with open_progress() as progress:
             engine = ensure_engine(progress=progress)
             build(engine, base=base, progress=progress)
+            try:
+                build_python_images(engine, progress=progress)
+            except ImageUnavailable as error:
+                # Commands work without it; Python tools and code say what is missing.
+                stderr().print(safe(f"No image for Python tools: {error}", "yellow"))

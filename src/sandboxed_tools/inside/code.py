@@ -81,9 +81,7 @@ def _run_python(code: str) -> dict[str, Any]:
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, SOURCE_NAME, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         if isinstance(last, ast.Expr):
-            expression = compile(
-                ast.Expression(last.value), SOURCE_NAME, "eval", dont_inherit=True
-            )
+            expression = compile(ast.Expression(last.value), SOURCE_NAME, "eval", dont_inherit=True)
             value = eval(expression, module.__dict__)  # noqa: S307  what this container is for
             answer["value"] = None if value is None else _shown(value)
     except SystemExit as error:
@@ -161,7 +159,11 @@ def _collect(folder: Path) -> tuple[list[dict[str, str]], list[str]]:
             path = os.path.join(parent, name)
             shown = os.path.relpath(path, folder).encode("utf-8", "backslashreplace").decode()
             data = _read(path)
-            if data is None or len(found) >= MAX_ARTIFACTS or total + len(data) > MAX_ARTIFACTS_BYTES:
+            if (
+                data is None
+                or len(found) >= MAX_ARTIFACTS
+                or total + len(data) > MAX_ARTIFACTS_BYTES
+            ):
                 if len(left_out) < MAX_ARTIFACTS:
                     left_out.append(shown)
                 continue

@@ -78,6 +78,7 @@ def _serve(request: dict[str, Any], rest: bytes, writer: FrameWriter, cwd: str) 
     if problem is not None:
         writer.send_json("M", {"what": "version", "name": problem})
         return 1
+    cwd = request.get("cwd") or cwd
     os.chdir(cwd)
     if request["kind"] == "code":
         return code_call.serve(json.loads(rest), writer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class Move:
             result = await execute(
                 Command(
                     RUNNER_ARGV,
-                    stdin=self._request(tool_input, context.call_id, channel),
+                    stdin=self._request(tool_input, context, channel),
                     channel=channel,
                 )
             )
@@ -113,7 +114,7 @@ class Move:
         context.exec_result = result
         return self._output(result, is_overfull=channel.is_overfull)
 
-    def _request(self, tool_input: ToolInput, call_id: str, channel: FrameChannel) -> bytes:
+    def _request(self, tool_input: ToolInput, context: CallContext, channel: FrameChannel) -> bytes:
         raw = tool_input.model_dump_json(exclude_unset=True, by_alias=True, round_trip=True)
         encoded = raw.encode("utf-8")
         head = {
@@ -121,7 +122,8 @@ class Move:
             "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
             "token": channel.token,
             "kind": "call",
-            "call_id": call_id,
+            "call_id": context.call_id,
+            "cwd": None if context.cwd is None else os.fspath(context.cwd),
             "input_bytes": len(encoded),
             "output_bytes": MAX_OUTPUT_BYTES,
         }
@@ -191,7 +193,9 @@ class Move:
         except ValidationError as error:
             raise self._failed(
                 f"its output does not fit its model in {error.error_count()} places"
-            ) from RemoteError(type_name="ValidationError", message=str(error)[:2000], traceback_text="")
+            ) from RemoteError(
+                type_name="ValidationError", message=str(error)[:2000], traceback_text=""
+            )
 
 
 def _output_adapter(tool: AnyTool) -> TypeAdapter[Any] | None:

@@ -109,7 +109,7 @@ class CallRecorder:
             "mode": prepared.policy.policy.mode,
             **_judged(prepared, decision),
         }
-        if prepared.entry.tool.runs_commands:
+        if prepared.entry.tool.runs_commands or prepared.placement.where == "container":
             facts |= {
                 "image": spec.image,
                 "network": spec.network,

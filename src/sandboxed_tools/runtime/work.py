@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,11 +31,16 @@ class Presented:
 
 
 async def do_work(
-    tool: AnyTool, tool_input: ToolInput, context: CallContext, *, timeout_s: float | None = None
+    tool: AnyTool,
+    tool_input: ToolInput,
+    context: CallContext,
+    *,
+    timeout_s: float | None = None,
+    work: Callable[[ToolInput, CallContext], Awaitable[Any]] | None = None,
 ) -> Any:
     """Run the tool's work. A hook that raises is logged and stops nothing.
 
-    ``timeout_s`` bounds a Python function; one that is not a coroutine runs in a thread, which
+    ``work`` does it instead of the tool itself, somewhere else. ``timeout_s`` bounds a Python function; one that is not a coroutine runs in a thread, which
     nothing can stop, so it is waited for all the same.
 
     Raises:
@@ -46,7 +51,7 @@ async def do_work(
     try:
         _hook(tool.on_start, tool_input)
         with anyio.fail_after(timeout_s) as deadline:
-            output = await tool.call(tool_input, context)
+            output = await (work or tool.call)(tool_input, context)
     except anyio.get_cancelled_exc_class():
         _hook(tool.on_cancel, tool_input)
         raise

@@ -171,6 +171,12 @@ def _check_work(stated: Mapping[str, Any]) -> None:
         raise ToolDefinitionError("A tool has exactly one of call= and command=.")
     if "map_result" in stated and "command" not in stated:
         raise ToolDefinitionError("map_result turns a command's result into output; state command.")
+    if "carry" in stated and ("call" not in stated or isinstance(stated["carry"], str)):
+        raise ToolDefinitionError(
+            "carry is a sequence of names, of what a Python function (call=) takes along."
+        )
+    if stated.get("runs_in", "shell") not in ("shell", "python"):
+        raise ToolDefinitionError('runs_in is "shell" or "python".')
     for name in _CALLABLE_OPTIONS & stated.keys():
         if not callable(stated[name]):
             raise ToolDefinitionError(f"{name} is a function.")

@@ -66,7 +66,11 @@ def build_python_images(
 
 def _build(api: docker.APIClient, name: str, *, rebuild: bool, progress: Progress) -> None:
     if name == DATA_IMAGE:
-        arguments = {"BASE": image_tag(PYTHON_IMAGE)}
+        arguments = {
+            "BASE": image_tag(BASE_IMAGE),
+            "PYTHON": image_tag(PYTHON_IMAGE),
+            "MINOR": MINOR,
+        }
         _build_once(api, name, arguments, rebuild=rebuild, progress=progress)
         return
     base = image_tag(BASE_IMAGE)
@@ -74,7 +78,7 @@ def _build(api: docker.APIClient, name: str, *, rebuild: bool, progress: Progres
         raise ImageUnavailable(
             "the base image is not on the engine: build it with 'sandboxed-tools images build'"
         )
-    check_machine(str(api.version()["Arch"]))  # type: ignore[no-untyped-call]
+    check_machine(str(api.version()["Arch"]))
     arguments = {"BASE": base, "PYTHON": base, "MINOR": MINOR}
     try:
         _build_once(api, name, arguments, rebuild=rebuild, progress=progress)
