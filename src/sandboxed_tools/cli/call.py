@@ -34,6 +34,7 @@ def call(
     memory: options.Memory = None,
     cpus: options.Cpus = None,
     pids: options.Pids = None,
+    session: options.SessionName = None,
     trusted_workspace: options.TrustedWorkspace = False,
     as_json: options.Json = False,
 ) -> None:
@@ -44,6 +45,7 @@ def call(
     with errors_end_the_program(as_json=as_json, code_of=exit_codes.of_call_error):
         box = Toolbox(
             workspace=workspace,
+            session=session,
             image=image or DEFAULT_IMAGE,
             limits=limits_of(timeout, memory, cpus, pids),
             policy=options.session_policy(trusted_workspace=trusted_workspace),

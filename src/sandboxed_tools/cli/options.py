@@ -18,6 +18,7 @@ __all__ = [
     "NetworkOption",
     "Pids",
     "Runtime",
+    "SessionName",
     "Timeout",
     "TrustedWorkspace",
     "Workspace",
@@ -36,6 +37,10 @@ Workspace = Annotated[
         metavar="DIR",
         help="The folder to work on; seen copy-on-write in the container.",
     ),
+]
+SessionName = Annotated[
+    str | None,
+    typer.Option("--session", metavar="NAME", help="Go on with this session's held changes."),
 ]
 Image = Annotated[str | None, typer.Option("--image", help="The image of the container.")]
 Runtime = Annotated[

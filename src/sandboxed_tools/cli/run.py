@@ -14,12 +14,13 @@ import typer
 from sandboxed_tools.builtin.bash import SANDBOX_ENV, bash_command
 from sandboxed_tools.cli import exit_codes, options
 from sandboxed_tools.cli.as_json import exec_object
+from sandboxed_tools.cli.changes import decide_about
 from sandboxed_tools.cli.console import errors_end_the_program, print_json, safe, stderr
 from sandboxed_tools.cli.live import LiveOutput
 from sandboxed_tools.errors import ConfigurationError, InvalidInput
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
-from sandboxed_tools.sandbox.contract import Network
+from sandboxed_tools.sandbox.contract import ChangesMode, Network
 from sandboxed_tools.tool import Command, ExecResult, Limits, Tool, ToolInput, build_tool
 
 __all__ = ["run"]
@@ -52,6 +53,13 @@ def run(
     stdin: Annotated[
         bool, typer.Option("--stdin", "-i", help="Pass standard input on; else it is empty.")
     ] = False,
+    changes: Annotated[
+        str,
+        typer.Option(
+            "--changes", help="What becomes of changes to the workspace: hold, apply or discard."
+        ),
+    ] = "hold",
+    session: options.SessionName = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Do not strip control sequences on a terminal.")
     ] = False,
@@ -70,8 +78,10 @@ def run(
             limits=limits_of(timeout, memory, cpus, pids),
             image=image or DEFAULT_IMAGE,
             network=_network(network),
+            changes=_changes(changes),
+            session=session,
             runtime=runtime,
-            confirmer=_asked_for if network != "none" else None,
+            confirmer=_asked_for if network != "none" or changes == "apply" else None,
         )
         result = anyio.run(_call, box, None if as_json else raw)
     outcome = cast(ExecResult, result.exec)
@@ -79,6 +89,7 @@ def run(
         print_json(exec_object(outcome, result.placement))
     else:
         _report(outcome)
+        decide_about(outcome.changes)
     raise typer.Exit(exit_codes.of_result(outcome))
 
 
@@ -94,8 +105,14 @@ def _network(value: str) -> Network:
     return cast(Literal["none", "bridge"], value)
 
 
+def _changes(value: str) -> ChangesMode:
+    if value not in ("hold", "apply", "discard"):
+        raise ConfigurationError(f"--changes is hold, apply or discard, not {value!r}.")
+    return cast(ChangesMode, value)
+
+
 async def _asked_for(_: object) -> bool:
-    """Whoever typed ``--network`` has answered the question that the network raises."""
+    """Whoever typed ``--network`` or ``--changes apply`` has answered the question they raise."""
     return True
 
 
