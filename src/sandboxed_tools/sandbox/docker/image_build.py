@@ -49,7 +49,7 @@ __all__ = [
     "pull_image",
 ]
 
-DEFAULT_BASE = "docker.io/library/debian:bookworm-slim"
+DEFAULT_BASE = "debian:bookworm-slim"
 BUILD_SILENCE_S = 900.0
 PULL_SILENCE_S = 20.0
 TAIL_LINES = 40
