@@ -16,6 +16,7 @@ from sandboxed_tools.audit import AuditLog
 from sandboxed_tools.builtin import SHIPPED
 from sandboxed_tools.errors import ConfigurationError, SandboxedToolsError
 from sandboxed_tools.host import gate_status
+from sandboxed_tools.inside.place import PYTHON_IMAGE
 from sandboxed_tools.policy import (
     Confirmer,
     LayeredPolicy,
@@ -23,7 +24,6 @@ from sandboxed_tools.policy import (
     Policy,
     Scope,
 )
-from sandboxed_tools.inside.place import PYTHON_IMAGE
 from sandboxed_tools.runtime.call_runner import CallRunner
 from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
 from sandboxed_tools.runtime.executor import (
@@ -38,6 +38,7 @@ from sandboxed_tools.runtime.recorder import CallRecorder
 from sandboxed_tools.runtime.registry import ToolRegistry
 from sandboxed_tools.runtime.result import CallResult, Explanation
 from sandboxed_tools.runtime.session import Session
+from sandboxed_tools.runtime.vendor_forms import VendorForms
 from sandboxed_tools.sandbox.contract import (
     ChangesMode,
     Network,
@@ -63,7 +64,7 @@ OutputT = TypeVar("OutputT")
 ProgressT = TypeVar("ProgressT")
 
 
-class Toolbox:
+class Toolbox(VendorForms):
     """Tools, where they may work, and what they may use.
 
     ::
@@ -334,6 +335,13 @@ class Toolbox:
         """Many calls at once, submitted while a model is still streaming; see :class:`Executor`."""
         self._entered()
         return Executor(self, side_by_side=side_by_side, interrupt_grace_s=interrupt_grace_s)
+
+    @property
+    def results_folder(self) -> Path:
+        """Where results that are too long for a model are kept, each as ``CALL_ID.txt``."""
+        self._entered()
+        assert self._results is not None
+        return self._results.folder
 
     def explain(self, tool: AnyTool | str, raw_input: object) -> Explanation:
         """What would happen to this call; nothing is run and nobody is asked.
