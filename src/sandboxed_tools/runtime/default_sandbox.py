@@ -15,6 +15,8 @@ def open_default_sandbox() -> Sandbox:
     """
     # Imported late: the docker client takes 110 ms to import, and host calls never need it.
     from sandboxed_tools.sandbox.docker import DockerSandbox, find_engine
+    from sandboxed_tools.sandbox.docker.sight import path_question
     from sandboxed_tools.workspace import WorkspaceViews
 
-    return DockerSandbox(find_engine(), views=WorkspaceViews())
+    engine = find_engine()
+    return DockerSandbox(engine, views=WorkspaceViews(engine_sees=path_question(engine)))
