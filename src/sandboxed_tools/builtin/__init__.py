@@ -1,7 +1,9 @@
 """The tools that are shipped, and trusted."""
 
 from sandboxed_tools.builtin.bash import Bash, BashInput
+from sandboxed_tools.builtin.code_result import Artifact, CodeError, CodeResult
 from sandboxed_tools.builtin.edit import Edit, EditInput
+from sandboxed_tools.builtin.execute_code import ExecuteCode, ExecuteCodeInput
 from sandboxed_tools.builtin.glob import Glob, GlobInput
 from sandboxed_tools.builtin.grep import Grep, GrepInput
 from sandboxed_tools.builtin.read import Read, ReadInput
@@ -10,10 +12,15 @@ from sandboxed_tools.builtin.write import Write, WriteInput
 
 __all__ = [
     "SHIPPED",
+    "Artifact",
     "Bash",
     "BashInput",
+    "CodeError",
+    "CodeResult",
     "Edit",
     "EditInput",
+    "ExecuteCode",
+    "ExecuteCodeInput",
     "Glob",
     "GlobInput",
     "Grep",

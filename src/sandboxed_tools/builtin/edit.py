@@ -9,7 +9,7 @@ from pydantic import Field
 
 from sandboxed_tools.builtin.host_work import current_folder, one_line, run_stoppable
 from sandboxed_tools.tool import Context, ToolInput, build_tool, for_model, for_terminal
-from sandboxed_tools.workspace import FileStateCache, WorkspaceRoot
+from sandboxed_tools.workspace import EditJournal, FileStateCache, WorkspaceRoot
 from sandboxed_tools.workspace.edit_file import EditRequest, edit_file
 from sandboxed_tools.workspace.write_file import Written
 
@@ -33,11 +33,14 @@ class EditInput(ToolInput):
 async def _edit(tool_input: EditInput, ctx: Context[Any]) -> Written:
     root = ctx.resource(WorkspaceRoot)
     cache = ctx.resource(FileStateCache)
+    journal = ctx.resource(EditJournal)
     cwd = current_folder(ctx, root)
     request = EditRequest(tool_input.old_string, tool_input.new_string, tool_input.replace_all)
     # Not stopped half-way by a cancellation: the write is one step, and is waited for.
     return await run_stoppable(
-        lambda _: edit_file(root, tool_input.file_path, request, cache=cache, cwd=cwd)
+        lambda _: edit_file(
+            root, tool_input.file_path, request, cache=cache, cwd=cwd, journal=journal
+        )
     )
 
 
@@ -76,6 +79,7 @@ Edit = build_tool(
     is_concurrency_safe=False,
     is_idempotent=False,
     is_destructive=True,
+    is_reversible=True,
     is_open_world=False,
     permission_pattern=lambda tool_input: str(tool_input.file_path),
     paths_read=lambda tool_input: (tool_input.file_path,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sandboxed_tools.builtin.bash import Bash
 from sandboxed_tools.builtin.edit import Edit
+from sandboxed_tools.builtin.execute_code import ExecuteCode
 from sandboxed_tools.builtin.glob import Glob
 from sandboxed_tools.builtin.grep import Grep
 from sandboxed_tools.builtin.read import Read
@@ -12,4 +13,4 @@ from sandboxed_tools.tool import AnyTool
 
 __all__ = ["SHIPPED"]
 
-SHIPPED: tuple[AnyTool, ...] = (Bash, Read, Write, Edit, Glob, Grep)
+SHIPPED: tuple[AnyTool, ...] = (Bash, Read, Write, Edit, Glob, Grep, ExecuteCode)

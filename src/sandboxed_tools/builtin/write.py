@@ -10,7 +10,7 @@ from pydantic import Field
 from sandboxed_tools.builtin.edit import written_for_model, written_for_terminal
 from sandboxed_tools.builtin.host_work import current_folder, run_stoppable
 from sandboxed_tools.tool import Context, ToolInput, build_tool
-from sandboxed_tools.workspace import FileStateCache, WorkspaceRoot
+from sandboxed_tools.workspace import EditJournal, FileStateCache, WorkspaceRoot
 from sandboxed_tools.workspace.write_file import Written, write_file
 
 __all__ = ["Write", "WriteInput"]
@@ -26,9 +26,11 @@ class WriteInput(ToolInput):
 async def _write(tool_input: WriteInput, ctx: Context[Any]) -> Written:
     root = ctx.resource(WorkspaceRoot)
     cache = ctx.resource(FileStateCache)
+    journal = ctx.resource(EditJournal)
     cwd = current_folder(ctx, root)
+    path, content = tool_input.file_path, tool_input.content
     return await run_stoppable(
-        lambda _: write_file(root, tool_input.file_path, tool_input.content, cache=cache, cwd=cwd)
+        lambda _: write_file(root, path, content, cache=cache, cwd=cwd, journal=journal)
     )
 
 
@@ -42,6 +44,7 @@ Write = build_tool(
     is_concurrency_safe=False,
     is_idempotent=False,
     is_destructive=True,
+    is_reversible=True,
     is_open_world=False,
     permission_pattern=lambda tool_input: str(tool_input.file_path),
     paths_written=lambda tool_input: (tool_input.file_path,),

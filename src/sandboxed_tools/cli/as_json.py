@@ -40,7 +40,9 @@ def plain(value: Any) -> Any:
 def exec_object(result: ExecResult, placement: Placement | None = None) -> dict[str, Any]:
     """The fields of an ``ExecResult``; streams as text, and as base64 where they are not UTF-8."""
     item: dict[str, Any] = {
-        field.name: getattr(result, field.name) for field in dataclasses.fields(result)
+        field.name: getattr(result, field.name)
+        for field in dataclasses.fields(result)
+        if field.name != "frames"  # not for people: the tool's output says what was in them
     }
     for stream in ("stdout", "stderr"):
         data: bytes = item[stream]

@@ -7,7 +7,8 @@ reads its standard input to the end::
     the input, as JSON; then the work, as a pickle
 
 Both come from the client, which trusts itself. What goes back is frames of JSON only: ``R`` the
-output, ``X`` an exception, ``H`` that the work begins, ``M`` what is missing here, ``P`` progress, ``L`` a line for the log.
+output, ``X`` an exception, ``H`` that the work begins, ``M`` what is missing here, ``P`` progress,
+``L`` a line for the log.
 """
 
 from __future__ import annotations

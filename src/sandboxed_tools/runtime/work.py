@@ -40,8 +40,9 @@ async def do_work(
 ) -> Any:
     """Run the tool's work. A hook that raises is logged and stops nothing.
 
-    ``work`` does it instead of the tool itself, somewhere else. ``timeout_s`` bounds a Python function; one that is not a coroutine runs in a thread, which
-    nothing can stop, so it is waited for all the same.
+    ``work`` does it instead of the tool itself, somewhere else. ``timeout_s`` bounds a Python
+    function; one that is not a coroutine runs in a thread, which nothing can stop, so it is waited
+    for all the same.
 
     Raises:
         SandboxedToolsError: as it comes.
@@ -72,9 +73,7 @@ async def do_work(
     return output
 
 
-async def present(
-    tool: AnyTool, output: Any, *, results: LargeResults | None, call_id: str
-) -> Presented:
+async def present(tool: AnyTool, output: Any, *, results: LargeResults, call_id: str) -> Presented:
     """The output as text; what is over the tool's ``max_result_size`` is kept in a file.
 
     Raises:
@@ -86,7 +85,7 @@ async def present(
     except Exception as error:
         raise _failed(tool, error) from error
     size = tool.max_result_size
-    if len(text) > size and results is not None:
+    if len(text) > size:
         shorten = partial(results.shortened, text, max_chars=size, call_id=call_id)
         text = await anyio.to_thread.run_sync(shorten)
     return Presented(text, shown)

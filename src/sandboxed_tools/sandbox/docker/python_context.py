@@ -1,4 +1,4 @@
-"""What the image with Python is built from beside its Dockerfile: this package's own runner, and the
+"""What the image with Python is built from beside its Dockerfile: the package's own runner, and the
 packages that it needs in exactly the client's versions.
 
 They are copied from where the client has them installed: no index is asked, and both sides speak

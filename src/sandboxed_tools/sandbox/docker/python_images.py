@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OFFICIAL_PYTHON", "build_python_images"]
 
-OFFICIAL_PYTHON = f"docker.io/library/python:{MINOR}-slim-bookworm"
+OFFICIAL_PYTHON = f"python:{MINOR}-slim-bookworm"
 
 
 def build_python_images(
