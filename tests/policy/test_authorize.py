@@ -178,6 +178,14 @@ def test_an_allow_rule_does_not_answer_the_tools_own_check() -> None:
     assert decide(made, Nothing(), flags, PLACE, policy, effect_contained=True).behavior == "ask"
 
 
+def test_a_tool_cannot_speak_for_another_layer() -> None:
+    forged = PermissionDecision("deny", "no", rule="Bash", layer="organisation")
+    made = tool(check_permissions=lambda _: forged)
+    flags = made.flags(Nothing())
+    found = decide(made, Nothing(), flags, PLACE, Policy(), effect_contained=True)
+    assert (found.behavior, found.layer) == ("deny", "tool")
+
+
 def test_a_strict_rule_beats_everything_that_would_allow() -> None:
     made = tool(is_read_only=True)
     flags = made.flags(Nothing())

@@ -360,6 +360,22 @@ def test_what_would_widen_waits_for_consent_to_this_very_file(
     assert not policy.current().policy.allow, "another file is another question"
 
 
+def test_a_consent_in_a_place_with_a_very_long_name_is_for_one_content_too(
+    folder: Path, tmp_path: Path
+) -> None:
+    place = tmp_path
+    while len(str(place)) < 3800:
+        place = place / ("x" * 200)
+        place.mkdir()
+    with WorkspaceRoot.open(place) as deep:
+        file = place / "sandboxed-tools.toml"
+        file.write_text('allow = ["Bash(make:*)"]\n')
+        agree(sources(folder, deep))
+        assert sources(folder, deep).current().policy.allow
+        file.write_text('allow = ["Bash(sh:*)"]\n')
+        assert not sources(folder, deep).current().policy.allow
+
+
 def test_a_consent_that_was_tampered_with_is_none(folder: Path, root: WorkspaceRoot) -> None:
     (root.path / "sandboxed-tools.toml").write_text('allow = ["Bash(make:*)"]\n')
     policy = sources(folder, root)

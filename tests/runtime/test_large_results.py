@@ -121,6 +121,20 @@ def test_text_of_any_kind_is_kept(tmp_path: Path) -> None:
         kept_path(results.shortened(piece * 1000, max_chars=300, call_id=str(number))).read_bytes()
 
 
+async def test_where_no_folder_can_be_made_results_are_still_shortened(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "results").write_text("a file in the way")
+    monkeypatch.setenv("SANDBOXED_TOOLS_STATE_DIR", str(state))
+    tool = echo(max_result_size=256)
+    async with Toolbox([tool], trusted=(tool,)) as box:
+        result = await box.call(tool, {"text": "x" * 10_000})
+    assert len(result.text) < 400
+    assert "could not be kept" in result.text
+
+
 def test_old_folders_go_and_nothing_else() -> None:
     first = LargeResults.open()
     base = first.folder.parent

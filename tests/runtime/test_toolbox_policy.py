@@ -73,6 +73,18 @@ async def test_a_change_of_the_policy_holds_from_the_next_call_on(organisation: 
         assert (await box.call(tool, {"text": "a"})).output == "A"
 
 
+async def test_a_call_goes_on_under_the_policy_that_it_began_with(organisation: Path) -> None:
+    def tighten(tool_input: TextInput, ctx: Any) -> str:
+        organisation.write_text('mode = "deny-all"\n')
+        return "done"
+
+    tool = python_tool(call=tighten)
+    async with Toolbox([tool], trusted=(tool,), policy=layered(organisation)) as box:
+        assert (await box.call(tool, {})).output == "done"
+        with pytest.raises(PermissionDenied):
+            await box.call(tool, {})
+
+
 async def test_a_policy_that_demands_newer_defaults_adapts_the_tools(organisation: Path) -> None:
     tool = python_tool(is_read_only=False)
     async with Toolbox([tool], trusted=(tool,), policy=layered(organisation)) as box:

@@ -125,7 +125,8 @@ def _own_opinion(tool: AnyTool, tool_input: ToolInput) -> PermissionDecision:
     if own is None:
         return PermissionDecision("allow", "the tool has no objection", "check", "tool")
     if isinstance(own, PermissionDecision) and own.behavior in ("allow", "ask", "deny"):
-        return own
+        # Which layer speaks is not for the tool to say.
+        return PermissionDecision(own.behavior, str(own.message), own.rule or "check", "tool")
     return PermissionDecision("deny", "its own check gave no decision", "check", "tool")
 
 

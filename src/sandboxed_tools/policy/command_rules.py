@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from sandboxed_tools.bash.characters import refuse_characters
+from sandboxed_tools.bash.characters import MAX_COMMAND_CHARACTERS, refuse_characters
 from sandboxed_tools.bash.parser import parse
 from sandboxed_tools.bash.syntax import Redirect, Refused, Script, SimpleCommand
 from sandboxed_tools.bash.variables import is_plain_variable
@@ -180,12 +180,20 @@ def _pattern(text: str) -> CommandPattern:
     return CommandPattern(words, part.redirects, part.assignments, is_exact)
 
 
-@lru_cache(maxsize=1024)
 def split_command(text: str) -> CommandParts:
     """Take a command text apart. Never raises; what is not understood is opaque."""
+    # Not into the cache: it would keep a thousand texts of any length alive.
+    return _OPAQUE if len(text) > MAX_COMMAND_CHARACTERS else _split(text)
+
+
+_OPAQUE: Final = CommandParts(None, (), is_opaque=True)
+
+
+@lru_cache(maxsize=1024)
+def _split(text: str) -> CommandParts:
     script = _parsed(text)
     if script is None:
-        return CommandParts(None, (), is_opaque=True)
+        return _OPAQUE
     parts = [_part(command, text) for command in script.commands]
     around = frozenset(filter(None, map(_redirect, script.redirects)))
     # The variable of a loop is no assignment to speak of, unless it is one that bash acts on.
@@ -249,11 +257,13 @@ def _unwrap(part: Part, hidden: list[Part], depth: int) -> bool:
     """Collect what a part runs in turn; true where that cannot be told."""
     program = _base_name(part.words[0]) if part.words and part.words[0] else ""
     if depth >= _MAX_NESTING:
-        return program in _WRAPPERS or program in _SHELLS or program == "eval"
+        return program in _WRAPPERS or program in _SHELLS or program in ("eval", "trap")
     if program in _WRAPPERS:
         return _unwrap_wrapper(part, hidden, depth)
     if program == "eval":
         return _unwrap_text(part.words[1:], hidden, depth)
+    if program == "trap":
+        return _unwrap_text(part.words[1:2], hidden, depth)
     if program in _SHELLS and any(
         word is None or (word.startswith("-") and "c" in word) for word in part.words[1:]
     ):
@@ -268,10 +278,18 @@ def _unwrap_wrapper(part: Part, hidden: list[Part], depth: int) -> bool:
         inner = Part(
             part.words[index:], part.redirects, part.assignments, part.text, open_at=opened
         )
-        if inner.words[0] is None or inner.words[0].startswith("-"):
+        first = inner.words[0]
+        if first is None:
+            continue
+        if any(character in first for character in " \t\n;"):
+            # `watch 'rm x'`, `env -S 'rm x'`, `flock f -c 'rm x'`: text that is split again.
+            text = first.partition("=")[2] if first.startswith("--") else first.removeprefix("-S")
+            _unwrap_text((text,), hidden, depth + 1)
+            continue
+        if first.startswith("-"):
             continue
         hidden.append(inner)
-        program = _base_name(inner.words[0])
+        program = _base_name(first)
         if program in _SHELLS or program == "eval":
             is_opaque |= _unwrap(inner, hidden, depth + 1)
     return is_opaque

@@ -77,8 +77,9 @@ class Consents:
 
 
 def _record(file: PolicyFile, workspace: Path) -> bytes:
+    place = hashlib.sha256(os.fsencode(workspace)).hexdigest()
     digest = hashlib.sha256(file.content).hexdigest()
-    return json.dumps([os.fsdecode(workspace), file.device, file.inode, digest]).encode()[:4096]
+    return json.dumps([place, file.device, file.inode, digest]).encode()
 
 
 def _name(file: PolicyFile, workspace: Path) -> str:

@@ -108,8 +108,9 @@ def read_operator_file(path: Path, *, owners: frozenset[int]) -> PolicyFile | No
         if not stat.S_ISREG(info.st_mode):
             raise _refused(str(path), "is no regular file")
         _check_owner(str(path), info, owners)
+        # The folders by name, and those that links among them lead to.
         folder = path.parent.resolve(strict=True)
-        for place in (folder, *folder.parents):
+        for place in dict.fromkeys((*path.absolute().parents, folder, *folder.parents)):
             _check_folder(place, owners)
         return _read(fd, str(path), info)
     except OSError as error:
@@ -176,6 +177,8 @@ def _check_folder(folder: Path, owners: frozenset[int]) -> None:
     info = folder.lstat()
     if info.st_uid not in owners | {0}:
         raise _refused(str(folder), f"belongs to another user (UID {info.st_uid})")
+    if stat.S_ISLNK(info.st_mode):
+        return
     open_to_others = info.st_mode & stat.S_IWOTH or (
         info.st_mode & stat.S_IWGRP and not _own_group(info)
     )

@@ -118,8 +118,11 @@ class LayeredPolicy:
 
     def _read(self) -> tuple[MergedPolicy, bool]:
         mine = frozenset({0, os.geteuid()})
+        # A program that names another place than the system's vouches for it.
+        is_system = self._organisation == ORGANISATION_FILE
+        theirs = frozenset({0}) if is_system else mine
         files = {
-            "organisation": read_operator_file(self._organisation, owners=frozenset({0})),
+            "organisation": read_operator_file(self._organisation, owners=theirs),
             "user": None if self._user is None else read_operator_file(self._user, owners=mine),
             "project": self.project_file,
         }

@@ -33,24 +33,33 @@ class LargeResults:
     seven days are removed when another one is made. Everything is 0600 below a 0700 folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_usable: bool = True) -> None:
         self.folder = folder
+        self._is_usable = is_usable
         self._bytes = 0
 
     @classmethod
     def open(cls) -> LargeResults:
-        """Make a folder in the state folder. Blocking.
+        """Make a folder in the state folder; on a full or read-only disk keep nothing. Blocking.
 
         Raises:
             ConfigurationError: the state folder cannot be used.
-            OSError: the folder cannot be made.
         """
         base = state_dir() / "results"
-        base.mkdir(mode=0o700, exist_ok=True)
-        _remove_old(base)
         folder = base / f"{int(time.time())}-{uuid.uuid4().hex[:12]}"
-        folder.mkdir(mode=0o700)
+        try:
+            base.mkdir(mode=0o700, exist_ok=True)
+            _remove_old(base)
+            folder.mkdir(mode=0o700)
+        except OSError as error:
+            log.warning("results that are too large for a model are not kept: %s", error)
+            return cls(folder, is_usable=False)
         return cls(folder)
+
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """The folder as a read root; none where nothing is kept."""
+        return (str(self.folder),) if self._is_usable else ()
 
     def close(self) -> None:
         """Remove the folder when nothing was kept; files stay for whoever was given their path."""
@@ -73,6 +82,8 @@ class LargeResults:
         )
 
     def _keep(self, text: str, call_id: str) -> Path | None:
+        if not self._is_usable:
+            return None
         data = text.encode("utf-8", "surrogateescape" if _is_escaped(text) else "replace")
         if len(data) > MAX_FILE_BYTES:
             half = MAX_FILE_BYTES // 2 - 64
