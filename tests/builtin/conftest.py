@@ -12,7 +12,7 @@ import pytest
 from sandboxed_tools.errors import NotAuthorized
 from sandboxed_tools.tool import AnyTool, Command, ExecResult
 from sandboxed_tools.tool.context import Ticket, issue_ticket
-from sandboxed_tools.workspace import FileStateCache, WorkspaceRoot
+from sandboxed_tools.workspace import EditJournal, FileStateCache, WorkspaceRoot
 
 CallTool = Callable[..., Any]
 
@@ -63,9 +63,11 @@ def cache() -> FileStateCache:
 
 @pytest.fixture
 def call_tool(root: WorkspaceRoot, cache: FileStateCache) -> CallTool:
+    journal = EditJournal(root.path, session="test")
+
     def call(tool: AnyTool, /, cwd: PurePath | None = None, **raw: Any) -> Any:
         tool_input = tool.parse(raw)
-        ctx = CallOfATest(issue_ticket(tool, tool_input), [root, cache], cwd)
+        ctx = CallOfATest(issue_ticket(tool, tool_input), [root, cache, journal], cwd)
         return anyio.run(tool.call, tool_input, ctx)
 
     return call

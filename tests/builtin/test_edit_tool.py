@@ -312,11 +312,15 @@ def test_a_journal_is_given_the_old_content_before_the_change(
             now = (project / "a").read_text() if (project / "a").exists() else "missing"
             kept.append((path, before, now))
 
+        def wrote(self, path: Parts, info: os.stat_result) -> None:
+            assert info.st_ino == (project / "a").stat().st_ino
+
     edit_file(root, "a", EditRequest("", "old"), cache=cache, journal=Kept())
+    made = (project / "a").stat()
     edit_file(root, "a", EditRequest("old", "new"), cache=cache, journal=Kept())
     assert kept == [
         ((b"a",), None, "missing"),
-        ((b"a",), BeforeImage(b"old", 0o644), "old"),
+        ((b"a",), BeforeImage(b"old", 0o644, made.st_mtime_ns), "old"),
     ]
 
 
@@ -326,6 +330,9 @@ def test_a_journal_that_refuses_prevents_the_change(
     class Full:
         def record(self, path: Parts, before: BeforeImage | None) -> None:
             raise OSError("the journal is full")
+
+        def wrote(self, path: Parts, info: os.stat_result) -> None:
+            raise AssertionError("nothing is written")
 
     with pytest.raises(OSError, match="journal is full"):
         edit_file(root, "a", EditRequest("", "x"), cache=cache, journal=Full())

@@ -17,6 +17,7 @@ from sandboxed_tools.errors import ConfigurationError, PathRefused, PendingChang
 from sandboxed_tools.workspace import (
     ChangeStore,
     Decision,
+    EditJournal,
     SetState,
     WorkspaceRoot,
     apply_set,
@@ -46,6 +47,7 @@ class Session:
             )
         self.name = name or secrets.token_hex(8)
         self._root = root
+        self.journal = EditJournal(root.path, session=self.name)
         self._store = ChangeStore()
         self._cwd = root.path
         # A name may have held changes from another process; without one there are none before a

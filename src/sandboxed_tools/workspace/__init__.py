@@ -6,6 +6,7 @@ from sandboxed_tools.workspace.change_diff import ChangeDiff, diff_set
 from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.check import Problem
 from sandboxed_tools.workspace.confined import ConfinedTree, OpenFile
+from sandboxed_tools.workspace.edit_journal import EditJournal
 from sandboxed_tools.workspace.find import FindOptions, FoundFiles, find_files
 from sandboxed_tools.workspace.remove import remove_tree
 from sandboxed_tools.workspace.root import Place, WorkspaceRoot, check_workspace
@@ -20,6 +21,7 @@ __all__ = [
     "ChangeStore",
     "ConfinedTree",
     "Decision",
+    "EditJournal",
     "FileFacts",
     "FileIdentity",
     "FileState",

@@ -81,11 +81,12 @@ class ChangeStore:
             if draft.exists():
                 remove_tree(draft)
 
-    def publish(self, draft: Path, change_set: ChangeSet) -> None:
-        """Make a drafted set visible, in one step that survives a power cut."""
+    def publish(self, draft: Path, change_set: ChangeSet, *, sync: bool = True) -> None:
+        """Make a drafted set visible, in one step that, with ``sync``, survives a power cut."""
         _write(draft / "state.json", change_set.state.to_json(), sync=False)
         _write(draft / "set.json", change_set.to_json(), sync=False)
-        sync_file_system(self.folder)
+        if sync:
+            sync_file_system(self.folder)
         os.rename(draft, self.folder / change_set.id)
 
     def save_state(self, change_set: ChangeSet, *, sync: bool) -> None:

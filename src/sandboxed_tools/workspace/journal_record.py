@@ -1,7 +1,8 @@
-"""Where a file tool leaves what it is about to replace, so that it can be undone."""
+"""Where a file tool leaves what it replaces, so that it can be undone."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,19 +13,23 @@ __all__ = ["BeforeImage", "Journal"]
 
 @dataclass(frozen=True, slots=True)
 class BeforeImage:
-    """A file as it was before a change: its whole content and its permission bits."""
+    """A file as it was before a change: its whole content, its permission bits and its time."""
 
     content: bytes
     mode: int
+    mtime_ns: int = 0
 
 
 class Journal(Protocol):
     """Keeps before-images until they are undone or dropped."""
 
     def record(self, path: Parts, before: BeforeImage | None) -> None:
-        """Keep what a file was, durably, before it is changed; ``None`` when it is created.
+        """Take what a file was, before it is changed; ``None`` when it is created.
 
-        Called before the change is made, and also for one that fails afterwards: undoing a change
-        that was not made must be harmless. To refuse the change, raise.
+        Called for a change that fails afterwards as well. To refuse the change, raise.
         """
+        ...
+
+    def wrote(self, path: Parts, info: os.stat_result) -> None:
+        """The change that was recorded last for this path is made; ``info`` is the new file's."""
         ...

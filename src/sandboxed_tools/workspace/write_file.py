@@ -129,6 +129,8 @@ def create(
         raise refusal(error, place.parts) from error
     finally:
         os.close(dir_fd)
+    if journal is not None:
+        journal.wrote(place.parts, info)
     diff = diff_of(
         b"",
         replacement_between(b"", data),
@@ -159,7 +161,8 @@ def store(
     data = file_bytes(new)
     folder, name = parent_and_name(place.parts)
     if journal is not None:
-        before = BeforeImage(expected.content, expected.info.st_mode & 0o777)
+        old = expected.info
+        before = BeforeImage(expected.content, old.st_mode & 0o777, old.st_mtime_ns)
         journal.record(place.parts, before)
     dir_fd, _ = place.tree.open_folder(folder, for_listing=False)
     try:
@@ -171,6 +174,8 @@ def store(
         raise refusal(error, place.parts) from error
     finally:
         os.close(dir_fd)
+    if journal is not None:
+        journal.wrote(place.parts, info)
     _remember(cache, place, info, data, new.encoding)
     return Written(place.text, False, len(data), new.encoding, diff, replacements)
 
