@@ -53,6 +53,10 @@ CANCEL_WAIT_S = 1.0
 CLOSE_WAIT_S = 60.0
 COLD_LIFETIME_S = 60.0
 REMOTE_HEARTBEAT_S = 15.0
+LOCAL_HEARTBEAT_S = 60.0
+"""A call outlives a client or an engine that went without a word by at most so long: an engine that
+is killed, for one, closes no container's standard input."""
+
 FILL_WAIT_S = 0.05
 GC_PERIOD_S = 300.0
 NOBODY = Caller()
@@ -122,7 +126,7 @@ class DockerSandbox:
                 self._admission_limits, host_is_full=guard.lacking, machine=self._machine
             ),
             budgets=Budgets(self._budget),
-            heartbeat_s=REMOTE_HEARTBEAT_S if engine.endpoint.socket_path is None else None,
+            heartbeat_s=LOCAL_HEARTBEAT_S if engine.endpoint.socket_path else REMOTE_HEARTBEAT_S,
         )
 
     async def run(
