@@ -52,7 +52,7 @@ from sandboxed_tools.tool import (
     Tool,
     ToolInput,
 )
-from sandboxed_tools.workspace import Decision, FileStateCache, WorkspaceRoot
+from sandboxed_tools.workspace import Decision, EditJournal, FileStateCache, WorkspaceRoot
 
 __all__ = ["DEFAULT_IMAGE", "Toolbox"]
 
@@ -158,12 +158,13 @@ class Toolbox(VendorForms):
             open_root = partial(
                 self._policy.open_root,
                 Path(self._workspace),
-                also_readable=(str(results.folder),),
+                also_readable=results.readable,
             )
             self._root = await anyio.to_thread.run_sync(open_root)
             self._resources[WorkspaceRoot] = self._root
             open_session = partial(Session.open, self._root, name=self._session_name)
             self._session = await anyio.to_thread.run_sync(open_session)
+            self._resources[EditJournal] = self._session.journal
         self._resources[FileStateCache] = FileStateCache()
         self._recorder = CallRecorder(self._audit, workspace=self.workspace)
         self._runner = CallRunner(
@@ -234,9 +235,13 @@ class Toolbox(VendorForms):
         (``force``), or a protected path (``allow_protected``).
         """
         work = partial(
-            self.session.apply, change_set_id, force=force, allow_protected=allow_protected
+            self.session.apply,
+            change_set_id,
+            force=force,
+            allow_protected=allow_protected,
+            protected=self.policy.protected_paths,
         )
-        return await anyio.to_thread.run_sync(work)
+        return self._forgotten(await anyio.to_thread.run_sync(work))
 
     async def discard(self, change_set_id: str) -> Decision:
         """Forget held changes."""
@@ -250,7 +255,16 @@ class Toolbox(VendorForms):
         ``None`` when there is nothing to undo.
         """
         work = partial(self.session.undo, change_set_id, force=force)
-        return await anyio.to_thread.run_sync(work)
+        decision = await anyio.to_thread.run_sync(work)
+        return None if decision is None else self._forgotten(decision)
+
+    def _forgotten(self, decision: Decision) -> Decision:
+        """What the file tools knew of these files is no longer so."""
+        cache = self._resources[FileStateCache]
+        assert isinstance(cache, FileStateCache)
+        for change in decision.change_set.changes if decision.done else ():
+            cache.forget(change.parts)
+        return decision
 
     def _adapt(self, policy: Policy) -> None:
         """Let the tools be as this policy and this place want them."""
@@ -405,5 +419,7 @@ class Toolbox(VendorForms):
         assert self._sandbox_lock is not None
         async with self._sandbox_lock:
             if self._sandbox is None:
-                self._sandbox = await anyio.to_thread.run_sync(open_default_sandbox)
+                protected = self._policy.seen.policy.protected_paths
+                open_sandbox = partial(open_default_sandbox, protected=protected)
+                self._sandbox = await anyio.to_thread.run_sync(open_sandbox)
             return self._sandbox
