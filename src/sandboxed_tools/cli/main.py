@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sandboxed_tools.cli import changes, audit, defaults, policy, tools
+from sandboxed_tools.cli import audit, changes, defaults, policy, tools
 from sandboxed_tools.cli.call import call
 from sandboxed_tools.cli.demo import demo
 from sandboxed_tools.cli.engine import doctor, gc, images, ps, setup
