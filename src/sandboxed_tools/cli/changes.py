@@ -16,6 +16,7 @@ from rich.text import Text
 from sandboxed_tools.cli import exit_codes, options
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
 from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.policy import LayeredPolicy
 from sandboxed_tools.tool import ChangeSummary
 from sandboxed_tools.workspace import (
     ChangeDiff,
@@ -141,6 +142,7 @@ def apply(
             excluding=tuple(excluding or ()),
             force=force,
             allow_protected=allow_protected,
+            protected=LayeredPolicy().current().policy.protected_paths,
         )
     show_decision(decision, "applied", as_json=as_json)
 
@@ -213,7 +215,9 @@ def _ask(store: ChangeStore, change_set: ChangeSet) -> None:
             show_diffs(diff_set(store, change_set))
             continue
         if answer.startswith("a"):
-            show_decision(apply_set(store, change_set.id), "applied", as_json=False)
+            protected = LayeredPolicy().current().policy.protected_paths
+            decision = apply_set(store, change_set.id, protected=protected)
+            show_decision(decision, "applied", as_json=False)
         elif answer.startswith("f"):
             show_decision(discard_set(store, change_set.id), "discarded", as_json=False)
         return

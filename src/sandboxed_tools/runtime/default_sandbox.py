@@ -7,8 +7,10 @@ from sandboxed_tools.sandbox.contract import Sandbox
 __all__ = ["open_default_sandbox"]
 
 
-def open_default_sandbox() -> Sandbox:
+def open_default_sandbox(*, protected: tuple[str, ...] = ()) -> Sandbox:
     """The Docker backend on the engine that answers here. Blocking; nothing is started yet.
+
+    ``protected`` are further patterns of paths whose changes are never applied without a yes.
 
     Raises:
         EngineNotFound, EngineForbidden: with what was tried and what to do.
@@ -19,4 +21,5 @@ def open_default_sandbox() -> Sandbox:
     from sandboxed_tools.workspace import WorkspaceViews
 
     engine = find_engine()
-    return DockerSandbox(engine, views=WorkspaceViews(engine_sees=path_question(engine)))
+    views = WorkspaceViews(engine_sees=path_question(engine), protected=protected)
+    return DockerSandbox(engine, views=views)

@@ -12,8 +12,8 @@ from sandboxed_tools.workspace import WorkspaceRoot
 
 __all__ = ["LivePolicy"]
 
-_FIXED: Final = ("read_roots", "denied_paths")
-"""Fields that the open workspace rests on."""
+_FIXED: Final = ("read_roots", "denied_paths", "protected_paths")
+"""Fields that the open workspace and its views rest on."""
 
 _ADAPTING: Final = ("minimum_defaults", "trusted_workspace", "program_specs")
 """Fields that tools are adapted to when they enter a Toolbox."""
@@ -67,8 +67,8 @@ class LivePolicy:
         old, new = self.seen.policy, merged.policy
         if any(getattr(old, name) != getattr(new, name) for name in _FIXED):
             raise ConfigurationError(
-                "The policy's read roots or denied paths changed while the workspace was open. "
-                "Open the Toolbox again."
+                "The policy's read roots, denied or protected paths changed while the workspace "
+                "was open. Open the Toolbox again."
             )
         if any(getattr(old, name) != getattr(new, name) for name in _ADAPTING):
             adapt(new)

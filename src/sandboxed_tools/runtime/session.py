@@ -119,10 +119,21 @@ class Session:
         self._cwd = self._root.path / place.text
 
     def apply(
-        self, change_set_id: str, *, force: bool = False, allow_protected: bool = False
+        self,
+        change_set_id: str,
+        *,
+        force: bool = False,
+        allow_protected: bool = False,
+        protected: tuple[str, ...] = (),
     ) -> Decision:
         """Bring a held set into the workspace, all of it or nothing. Blocking."""
-        return apply_set(self._store, change_set_id, force=force, allow_protected=allow_protected)
+        return apply_set(
+            self._store,
+            change_set_id,
+            force=force,
+            allow_protected=allow_protected,
+            protected=protected,
+        )
 
     def discard(self, change_set_id: str) -> Decision:
         """Forget a set. Blocking."""
