@@ -221,6 +221,8 @@ class ChangeSet:
         session: the session whose later calls see it before it is decided; ``None`` for no one.
         created_s, decided_s: when it was made, and when applied or undone (Unix time).
         began_ns: file system time at which the call began.
+        boot: the machine's boot in which the set was made; after another one, its content is
+            compared with its digests before it is used.
         settled_ns: file system time at which the last decision was complete.
         ended_by_itself: whether the call did, rather than being stopped.
         notes: what a person should know: entries that were refused, bits that were dropped.
@@ -240,6 +242,7 @@ class ChangeSet:
     layers: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     waits_for: str | None = None
+    boot: str = ""
     notes: tuple[str, ...] = ()
 
     @property

@@ -81,12 +81,14 @@ class ChangeStore:
             if draft.exists():
                 remove_tree(draft)
 
-    def publish(self, draft: Path, change_set: ChangeSet, *, sync: bool = True) -> None:
-        """Make a drafted set visible, in one step that, with ``sync``, survives a power cut."""
+    def publish(self, draft: Path, change_set: ChangeSet) -> None:
+        """Make a drafted set visible, in one step.
+
+        Nothing is synced: a call must not wait for the whole disk. What a power cut may have left
+        of the content is found out before it is applied, see ``ChangeSet.boot``.
+        """
         _write(draft / "state.json", change_set.state.to_json(), sync=False)
         _write(draft / "set.json", change_set.to_json(), sync=False)
-        if sync:
-            sync_file_system(self.folder)
         os.rename(draft, self.folder / change_set.id)
 
     def save_state(self, change_set: ChangeSet, *, sync: bool) -> None:

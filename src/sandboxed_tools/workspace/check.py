@@ -14,9 +14,11 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from sandboxed_tools.tool.foreign_text import for_terminal
+from sandboxed_tools.tool.process import ProcessName
 from sandboxed_tools.workspace.change import Change, ChangeSet, FileFacts, kind_of
 from sandboxed_tools.workspace.changeset import folder_facts
-from sandboxed_tools.workspace.layers import Layer, LowerTree
+from sandboxed_tools.workspace.digest import digest_file, open_to_read
+from sandboxed_tools.workspace.layers import Found, Layer, LowerTree
 from sandboxed_tools.workspace.protected import protected_reason
 from sandboxed_tools.workspace.spelling import Parts
 
@@ -67,6 +69,8 @@ def check_set(
             own = changed.get(b"/".join(parts))
             return own.after is not None if own is not None else was_there(parts)
 
+        # A power cut may have left files without the content that was never synced.
+        verified = change_set.boot == ProcessName.current().boot
         problems: list[Problem] = []
         whole: set[bytes] = set()
         for change in change_set.changes:
@@ -75,7 +79,7 @@ def check_set(
             )
             if change.after is not None and not _is_on_both_sides(change, host):
                 whole.add(change.path)
-            problem = _stored_problem(change, upper)
+            problem = _stored_problem(change, upper, verified=verified)
             if problem is None and not inside:
                 problem = _host_problem(change, host, change_set.settled_ns, applied_layers)
             if problem is not None:
@@ -128,7 +132,7 @@ def _has_more(change: Change, change_set: ChangeSet, host: LowerTree) -> bool:
     return any(change.path + b"/" + name not in known for name in host.names(change.parts))
 
 
-def _stored_problem(change: Change, upper: LowerTree) -> Problem | None:
+def _stored_problem(change: Change, upper: LowerTree, *, verified: bool) -> Problem | None:
     """What the stored entry itself says against it."""
     if change.after is None:
         return None
@@ -142,9 +146,22 @@ def _stored_problem(change: Change, upper: LowerTree) -> Problem | None:
     mode = stat.S_IMODE(found.info.st_mode)
     if kind_of(found.info.st_mode) != change.after.kind:
         return Problem(change.path, "refused", "what was kept of it is damaged")
+    if not verified and change.after.digest not in (None, _digest(found)):
+        return Problem(change.path, "refused", "what was kept of it is damaged")
     if change.after.kind == "file" and mode & (stat.S_ISUID | stat.S_ISGID):
         return Problem(change.path, "refused", "it has a set-id bit")
     return None
+
+
+def _digest(found: Found) -> str | None:
+    try:
+        fd = open_to_read(found.name, dir_fd=found.dir_fd)
+    except OSError:
+        return None
+    try:
+        return digest_file(fd)
+    finally:
+        os.close(fd)
 
 
 def _host_problem(

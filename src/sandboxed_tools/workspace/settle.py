@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sandboxed_tools.errors import InvalidWorkspace
 from sandboxed_tools.tool.mounts import ChangesMode
+from sandboxed_tools.tool.process import ProcessName
 from sandboxed_tools.tool.result import ChangeSummary
 from sandboxed_tools.workspace.apply import apply_set
 from sandboxed_tools.workspace.change import Change, ChangeSet
@@ -130,6 +131,7 @@ def hold_changes(
             ended_by_itself=ended_by_itself,
             changes=changes,
             layers=origin.layers,
+            boot=ProcessName.current().boot,
             notes=_notes(changes),
         )
         store.publish(draft, change_set)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -247,6 +248,26 @@ def test_what_is_kept_is_checked_again_before_it_is_used(
     decision = apply_set(store, called.id, force=True, allow_protected=True)
     assert kinds(decision.problems) == {(b"new", "refused"), (b"other", "refused")}
     assert picture(workspace) == before
+
+
+def test_content_that_a_power_cut_took_is_noticed(
+    call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    before = picture(workspace)
+    called = call("echo x > new; echo y > whole")
+    facts = store.folder / called.id / "set.json"
+    data = json.loads(facts.read_text())
+    facts.write_text(json.dumps({**data, "boot": "0" * 16}))
+    kept = store.upper(called.id) / "new"
+    info = kept.stat()
+    os.truncate(kept, 0)
+    os.utime(kept, ns=(info.st_atime_ns, info.st_mtime_ns))
+    decision = apply_set(store, called.id, force=True, allow_protected=True)
+    assert kinds(decision.problems) == {(b"new", "refused")}
+    assert picture(workspace) == before
+    kept.write_text("x\n")
+    os.utime(kept, ns=(info.st_atime_ns, info.st_mtime_ns))
+    assert apply_set(store, called.id).done
 
 
 def test_a_full_disk_takes_everything_back(call: Call, workspace: Path, store: ChangeStore) -> None:
