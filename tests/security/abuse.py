@@ -108,7 +108,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a row came to: its result, and how long the call took from its request on."""
+    """What a row came to: its result, and how long its call took, waiting for a container aside."""
 
     result: ExecResult
     seconds: float

@@ -97,6 +97,7 @@ async def _row(row: Row, sandbox: Sandbox) -> list[str]:
             workspace=workspace,
             limits=_limits(row),
             policy=Policy(mode="accept-edits"),
+            changes="discard",
         )
         async with box:
             call = row.tool_call
@@ -107,7 +108,11 @@ async def _row(row: Row, sandbox: Sandbox) -> list[str]:
         contained = Policy(sandbox="always")
         limits = Limits.of(wall_s=20)
         async with Toolbox(
-            sandbox=sandbox, workspace=workspace, policy=contained, limits=limits
+            sandbox=sandbox,
+            workspace=workspace,
+            policy=contained,
+            limits=limits,
+            changes="discard",
         ) as box:
             wrong += await _witnesses(row, box)
     return wrong
@@ -121,7 +126,9 @@ async def _bash_row(row: Row, box: Toolbox) -> list[str]:
         started = time.monotonic()
         done = await box.call("Bash", {"command": row.command})
         assert done.exec is not None
-        seen.append(Seen(done.exec, time.monotonic() - started))
+        # Making the container is the engine's speed, which other tests share.
+        waited_s = done.exec.phases.queue_s + done.exec.phases.start_s
+        seen.append(Seen(done.exec, time.monotonic() - started - waited_s))
 
     async with anyio.create_task_group() as group:
         group.start_soon(hostile)

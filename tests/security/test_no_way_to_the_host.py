@@ -199,6 +199,7 @@ def test_a_tool_that_nobody_trusts_does_not_run_on_the_host() -> None:
 STARTS_PROCESSES = {
     "host": "the gate's own supervisor, for commands that are proven to be read-only",
     "sandbox/docker": "setting up the engine and building images; never a call's command",
+    "inside": "the part of a moved call that executes within the container",
     "workspace/idmap.py": "a child that holds a user namespace open, and executes nothing",
     "cli": "an editor or the installer, for the person at the terminal",
 }
@@ -231,3 +232,17 @@ def test_only_the_gate_and_the_set_up_can_start_a_process_on_the_host() -> None:
     }
     assert {place for place in found if not place.startswith(tuple(STARTS_PROCESSES))} == set()
     assert any(place.startswith("host/") for place in found)
+
+
+def test_what_executes_in_a_container_is_not_imported_on_the_host() -> None:
+    root = Path(sandboxed_tools.__file__).parent
+    importers = {
+        (path.relative_to(root).as_posix(), node.module)
+        for path in root.rglob("*.py")
+        if path.relative_to(root).parts[0] != "inside"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("sandboxed_tools.inside")
+    }
+    # Names and versions only: where the part inside is found, and what it is called.
+    assert {module for _, module in importers} <= {"sandboxed_tools.inside.place"}

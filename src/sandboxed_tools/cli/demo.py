@@ -86,7 +86,9 @@ async def _attack(attack: Attack, title: str, bait: Bait, sandbox: Sandbox) -> O
     command = shlex.join(("bash", "untrusted.sh", attack.id, str(bait.canary), str(bait.port)))
     limits = Limits.of(**{"wall_s": WALL_S, **attack.limits})
     started = time.monotonic()
-    async with Toolbox(sandbox=sandbox, workspace=bait.workspace, limits=limits) as box:
+    async with Toolbox(
+        sandbox=sandbox, workspace=bait.workspace, limits=limits, changes="discard"
+    ) as box:
         beside: list[float] = []
         async with anyio.create_task_group() as group:
             if attack.beside:
