@@ -57,6 +57,8 @@ class Moulds:
             ImageUnavailable, ImageRefused, EngineFault: as ``resolve_image``.
         """
         image = self._resolved(spec.image)
+        if _reads_programs(spec.runtime):
+            return Mould(spec, image, "none", cgroup_parent=self._cgroup_parent)
         if image.has_launcher:
             return Mould(spec, image, "image", cgroup_parent=self._cgroup_parent)
         volume = self._launcher_volume.name()
@@ -129,6 +131,15 @@ class Moulds:
             "engine: no figures, no warm start; build it with 'sandboxed-tools images build'",
             image.reference,
         )
+
+
+def _reads_programs(runtime: str | None) -> bool:
+    """Whether the runtime cannot start an execute-only program.
+
+    gVisor refuses one that its user may not read ("failed to load", release 20240729), and a
+    launcher that can be read protects nothing: there the engine alone is asked.
+    """
+    return runtime is not None and runtime.startswith("runsc")
 
 
 def shelf_mould(mould: Mould) -> Mould:

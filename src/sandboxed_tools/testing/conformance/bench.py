@@ -67,18 +67,25 @@ class Bench:
     """Runs commands in the sandbox under test.
 
     ``folder`` is a scratch folder on this host, for this check alone, removed afterwards.
-    The image must have bash, coreutils, procps and python3.
+    The image must have bash, coreutils, procps and python3. ``runtime`` is the engine's, its
+    default when ``None``.
     """
 
     sandbox: Sandbox
     image: str
     folder: Path
+    runtime: str | None = None
 
     def spec(
         self, *, limits: Mapping[str, Any] | None = None, workspace: WorkspaceMount | None = None
     ) -> SandboxSpec:
         values = {"wall_s": DEFAULT_WALL_S, **(limits or {})}
-        return SandboxSpec(image=self.image, limits=Limits.of(**values), workspace=workspace)
+        return SandboxSpec(
+            image=self.image,
+            limits=Limits.of(**values),
+            workspace=workspace,
+            runtime=self.runtime,
+        )
 
     def workspace(
         self,

@@ -79,6 +79,7 @@ async def run_conformance(
     sandbox: Sandbox,
     *,
     image: str,
+    runtime: str | None = None,
     known_differences: Mapping[str, str] | None = None,
     only: Collection[str] | None = None,
     at_once: int = 4,
@@ -89,6 +90,7 @@ async def run_conformance(
     Args:
         sandbox: the backend under test; it is used, and not closed.
         image: an image with bash, coreutils, procps and python3.
+        runtime: the engine's runtime; its default when omitted.
         known_differences: check ids that this backend is known not to satisfy, each with the
             reason; they run all the same.
         only: ids to run; all of them by default.
@@ -107,7 +109,11 @@ async def run_conformance(
 
     async def conduct(check: Check) -> None:
         results[check.id] = result = await _conduct(
-            check, sandbox=sandbox, image=image, declared=declared.get(check.id)
+            check,
+            sandbox=sandbox,
+            image=image,
+            runtime=runtime,
+            declared=declared.get(check.id),
         )
         if on_result is not None:
             on_result(result)
@@ -129,14 +135,15 @@ async def run_conformance(
 
 
 async def _conduct(
-    check: Check, *, sandbox: Sandbox, image: str, declared: str | None
+    check: Check, *, sandbox: Sandbox, image: str, runtime: str | None, declared: str | None
 ) -> CheckResult:
     started = time.monotonic()
     folder = _scratch_folder()
     detail = ""
     try:
         with anyio.fail_after(check.deadline_s):
-            await check.prove(Bench(sandbox=sandbox, image=image, folder=folder))
+            bench = Bench(sandbox=sandbox, image=image, folder=folder, runtime=runtime)
+            await check.prove(bench)
     except CheckFailed as failure:
         detail = str(failure) or "failed"
     except TimeoutError:
