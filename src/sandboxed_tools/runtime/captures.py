@@ -27,10 +27,14 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 
 from sandboxed_tools.audit.redaction import looks_secret
 
-__all__ = ["Captured", "Captures"]
+__all__ = ["Captured", "Captures", "is_generated"]
 
 SHORT_CHARS: Final = 256
+SHORT_ITEMS: Final = 16
 MAX_DEPTH: Final = 6
+_GENERATING: Final = frozenset(
+    {"abc", "contextlib", "dataclasses", "enum", "functools", "pydantic", "reprlib", "typing"}
+)
 _GLOBALS: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"})
 _NUMBERS: Final = (
     bool | int | float | complex | decimal.Decimal | datetime.date | datetime.time
@@ -112,6 +116,10 @@ class Captures:
 
     def _add_function(self, function: types.FunctionType) -> None:
         of = function.__qualname__
+        if is_generated(function):
+            # Their own state is nobody's data, but what they wrap is the author's.
+            self._add_all(_wrapped_functions(function), of=of)
+            return
         for name in sorted(set(_global_names(function.__code__))):
             if name in function.__globals__:
                 self.add(name, function.__globals__[name], of=of)
@@ -147,6 +155,24 @@ class Captures:
         self.items.append(Captured(name[:100], of[:200], kind[:100], problem))
 
 
+def is_generated(value: Any) -> bool:
+    """Whether a library wrote this function or class into an author's code."""
+    origin: Any = getattr(value, "__module__", None)
+    if isinstance(value, types.FunctionType):
+        origin = value.__globals__.get("__name__")
+    return str(origin).partition(".")[0] in _GENERATING
+
+
+def _wrapped_functions(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            continue
+        if isinstance(value, types.FunctionType | type | functools.partial | types.MethodType):
+            yield name, value
+
+
 def holds_secret(name: str, value: Any, *, depth: int = 0) -> bool:
     """Whether a value, or anything in it, looks like a secret by its name or its form."""
     if isinstance(value, SecretStr | SecretBytes):
@@ -171,6 +197,8 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _is_small(value: Any) -> bool:
     if isinstance(value, str | bytes):
         return len(value) <= SHORT_CHARS
+    if isinstance(value, tuple | frozenset):
+        return len(value) <= SHORT_ITEMS and all(map(_is_small, value))
     if value is None or value is Ellipsis or value is NotImplemented:
         return True
     if isinstance(value, types.BuiltinFunctionType) and not (
@@ -195,6 +223,8 @@ def _wrapped(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, types.MethodType):
         yield value.__func__.__name__, value.__func__
         yield "self", value.__self__
+    elif isinstance(value, functools._lru_cache_wrapper):
+        yield value.__wrapped__.__name__, value.__wrapped__
     elif isinstance(value, functools.partial):
         yield getattr(value.func, "__name__", "func"), value.func
         yield from ((f"argument {number}", item) for number, item in enumerate(value.args))

@@ -17,9 +17,9 @@ from typing import Any, Final, TypeVar, get_type_hints
 import anyio
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json
 
-from sandboxed_tools.errors import NotMovable, RemoteError, ToolFailed
+from sandboxed_tools.errors import InvalidInput, NotMovable, RemoteError, ToolFailed
 from sandboxed_tools.inside.place import RUNNER_ARGV, RUNNER_VERSION
 from sandboxed_tools.runtime.call_context import CallContext
 from sandboxed_tools.runtime.packing import pack
@@ -90,6 +90,7 @@ class Move:
 
         Raises:
             NotAuthorized: the context is not for this call.
+            InvalidInput: the input is no JSON.
             NotMovable: the image lacks something; the work has not begun.
             ToolFailed: it raised (``RemoteError`` is the cause), was ended, or gave no usable
                 output.
@@ -115,7 +116,12 @@ class Move:
         return self._output(result, is_overfull=channel.is_overfull)
 
     def _request(self, tool_input: ToolInput, context: CallContext, channel: FrameChannel) -> bytes:
-        raw = tool_input.model_dump_json(exclude_unset=True, by_alias=True, round_trip=True)
+        try:
+            raw = tool_input.model_dump_json(exclude_unset=True, by_alias=True, round_trip=True)
+        except PydanticSerializationError as error:
+            raise InvalidInput(
+                f"The input of {self.tool.name} cannot travel into a container: {error}"[:1000]
+            ) from None
         encoded = raw.encode("utf-8")
         head = {
             "version": RUNNER_VERSION,

@@ -14,13 +14,14 @@ import threading
 import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING
 from typing import Any, Final
 
 import cloudpickle
 
 from sandboxed_tools.audit.redaction import looks_secret
 from sandboxed_tools.errors import NotMovable
-from sandboxed_tools.runtime.captures import Captures
+from sandboxed_tools.runtime.captures import Captures, is_generated
 from sandboxed_tools.tool import AnyTool
 
 __all__ = ["pack"]
@@ -28,9 +29,6 @@ __all__ = ["pack"]
 MAX_PACKED_BYTES: Final = 8 * 1024 * 1024
 MIN_SECRET_CHARS: Final = 8
 _IN_THE_IMAGE: Final = ("sandboxed_tools.tool", "sandboxed_tools.errors", "sandboxed_tools.inside")
-_GENERATING: Final = frozenset({"abc", "dataclasses", "enum", "functools", "pydantic", "typing"})
-"""Libraries that put closures of their own into an author's classes; they hold nothing of his."""
-
 _lock = threading.Lock()  # cloudpickle keeps the modules that go by value in one global registry
 
 
@@ -96,7 +94,7 @@ def _travels_by_value(value: Any, modules: frozenset[str]) -> bool:
         return True
     if isinstance(value, types.ModuleType):
         return False
-    if module.partition(".")[0] in _GENERATING:
+    if is_generated(value) and not isinstance(value, types.FunctionType):
         return False
     return not _is_importable(value, module)
 
@@ -166,6 +164,10 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
             for name, value in os.environ.items()
             if len(value) >= MIN_SECRET_CHARS and looks_secret(name, value)
         )
+
+    def reducer_override(self, value: Any) -> Any:
+        # Else a copy would travel, and no comparison with the real one would hold.
+        return "MISSING" if value is MISSING else super().reducer_override(value)
 
     def persistent_id(self, value: Any) -> None:
         if isinstance(value, str):
