@@ -21,9 +21,18 @@ from typing import Any
 
 import anyio
 
-from sandboxed_tools import ConfirmationRequest, Limits, Policy, Toolbox, for_terminal
-from sandboxed_tools.policy import Answer
-from sandboxed_tools.runtime import Executor, Finished, Refused, Started
+from sandboxed_tools import (
+    Answer,
+    ConfirmationRequest,
+    Executor,
+    Finished,
+    Limits,
+    Policy,
+    Refused,
+    Started,
+    Toolbox,
+    for_terminal,
+)
 
 APP = "def greet(name):\n    return 'Hello ' + nmae\n\n\nprint(greet('world'))\n"
 

@@ -145,6 +145,7 @@ Bash = build_tool(
     validate_input=_problem,
     timeout=lambda tool_input: tool_input.timeout,
     for_environment=_flags,
+    interrupt_behavior="cancel",  # what a stopped command changed is held, and never applied
     permission_pattern=lambda tool_input: tool_input.command,
     summarize_use=lambda tool_input: tool_input.description or tool_input.command[:80],
     render_use=lambda tool_input: f"Bash: {tool_input.command}",
