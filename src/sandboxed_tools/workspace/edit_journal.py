@@ -69,7 +69,7 @@ class EditJournal:
                 present=None if kept is None else (kept.st_ino, kept.st_mtime_ns),
             )
             Plan(steps=(step,)).write(draft / "plan.json")
-            self._store.publish(draft, self._applied(change_set_id, change), sync=False)
+            self._store.publish(draft, self._applied(change_set_id, change))
         if kept is not None:
             self._expect(path, kept)
         self._newest[path] = change_set_id
