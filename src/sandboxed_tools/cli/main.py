@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sandboxed_tools.cli import audit, changes, defaults, policy, tools
+from sandboxed_tools.cli import audit, changes, defaults, mcp, policy, tools
 from sandboxed_tools.cli.call import call
 from sandboxed_tools.cli.demo import demo
 from sandboxed_tools.cli.engine import doctor, gc, images, ps, setup
@@ -39,6 +39,7 @@ app.command()(lint)
 app.add_typer(defaults.app, name="defaults")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
+app.add_typer(mcp.app, name="mcp")
 app.command()(demo)
 app.add_typer(changes.app, name="changes")
 app.command()(doctor)

@@ -1,0 +1,231 @@
+"""``mcp``: the tools for any client of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import anyio
+import typer
+
+from sandboxed_tools.builtin import SHIPPED
+from sandboxed_tools.cli import options
+from sandboxed_tools.cli.console import errors_end_the_program, safe, stderr
+from sandboxed_tools.cli.run import limits_of
+from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
+from sandboxed_tools.sandbox.contract import ChangesMode
+from sandboxed_tools.tool import AnyTool, Tool
+from sandboxed_tools.workspace import check_workspace
+
+if TYPE_CHECKING:
+    from sandboxed_tools.mcp import HttpAddress, ServerOptions
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Serve the tools to a client of the Model Context Protocol.", invoke_without_command=True
+)
+
+NETWORKS = ("none", "bridge")
+CONFIRMERS = ("elicitation", "none")
+
+Workspaces = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--workspace",
+        "-w",
+        metavar="DIR",
+        help="A folder that a client may work in or below; may be repeated, the first is used "
+        "unless the client has a root in another.",
+    ),
+]
+
+
+@app.callback()
+def mcp(
+    context: typer.Context,
+    http: Annotated[
+        bool, typer.Option("--http", help="Listen on HTTP instead of standard input.")
+    ] = False,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; anything but loopback is open.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port; a free one when 0.")
+    ] = 0,
+    workspace: Workspaces = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tools",
+            metavar="MODULE:NAME",
+            help="Further tools: one, or a sequence of them; may be repeated.",
+        ),
+    ] = None,
+    image: options.Image = None,
+    network: options.NetworkOption = "none",
+    changes: Annotated[
+        str,
+        typer.Option("--changes", help="What becomes of changes: hold, apply or discard."),
+    ] = "hold",
+    confirm_by: Annotated[
+        str | None,
+        typer.Option(
+            "--confirm-by",
+            metavar="HOW",
+            help="elicitation: the client asks the person before it; none: every question is "
+            "answered no. The default is elicitation, and none over HTTP.",
+        ),
+    ] = None,
+    runtime: options.Runtime = None,
+    timeout: options.Timeout = None,
+    memory: options.Memory = None,
+    cpus: options.Cpus = None,
+    pids: options.Pids = None,
+    trusted_workspace: options.TrustedWorkspace = False,
+) -> None:
+    """Serve the tools until the client has gone. Log lines go to standard error only."""
+    if context.invoked_subcommand is not None:
+        return
+    with errors_end_the_program(as_json=False):
+        _check_installed()
+        # Imported late: the protocol's SDK takes longer to import than all of the rest.
+        from sandboxed_tools.mcp import HttpAddress, ServerOptions
+
+        served = ServerOptions(
+            tools=(*SHIPPED, *(tool for name in tools or () for tool in _tools_of(name))),
+            workspaces=_checked(workspace or ()),
+            policy=options.session_policy(trusted_workspace=trusted_workspace),
+            limits=limits_of(timeout, memory, cpus, pids),
+            image=image or DEFAULT_IMAGE,
+            network="bridge" if _one_of(network, NETWORKS, "--network") == "bridge" else "none",
+            changes=cast(ChangesMode, _one_of(changes, get_args(ChangesMode), "--changes")),
+            runtime=runtime,
+            asks=_asks(confirm_by, is_http=http),
+        )
+        logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+        anyio.run(_serve, served, HttpAddress.bind(host, port) if http else None)
+
+
+async def _serve(served: ServerOptions, address: HttpAddress | None) -> None:
+    from sandboxed_tools.mcp import Sessions, build_server, serve_http, serve_stdio
+
+    async with Sessions(served) as sessions:
+        server = build_server(sessions)
+        if address is None:
+            await serve_stdio(server)
+        else:
+            await serve_http(server, sessions, address, on_ready=lambda: _tell(address))
+
+
+def _tell(address: HttpAddress) -> None:
+    console = stderr()
+    console.print(safe(f"url: {address.url}"))
+    console.print(safe(f"header: Authorization: Bearer {address.token}"))
+    if not address.is_loopback:
+        console.print(safe("This address can be reached from other machines.", "bold yellow"))
+
+
+@app.command()
+def config(
+    client: Annotated[str, typer.Argument(metavar="CLIENT", help="Such as claude-code, cursor.")],
+    workspace: Workspaces = None,
+) -> None:
+    """Print what adds this server to a client: a line to run, or a piece of its settings."""
+    with errors_end_the_program(as_json=False):
+        from sandboxed_tools.mcp.client_config import config_for
+
+        folders = _checked(workspace or [Path()])
+        words = [option for folder in folders for option in ("--workspace", str(folder))]
+        what, text = config_for(client, [*_program(), "mcp", *words])
+    stderr().print(safe(f"# {what}:", "dim"))
+    typer.echo(text)
+
+
+def _program() -> list[str]:
+    """The command line that starts this very installation from anywhere."""
+    beside = Path(sys.executable).parent / "sandboxed-tools"
+    if os.access(beside, os.X_OK):
+        return [str(beside)]
+    found = shutil.which("sandboxed-tools")
+    return [found] if found else [sys.executable, "-m", "sandboxed_tools.cli.main"]
+
+
+def _checked(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Resolved folders.
+
+    Raises:
+        InvalidWorkspace: one of them may not be a workspace.
+    """
+    return tuple(check_workspace(folder.absolute()) for folder in folders)
+
+
+def _tools_of(name: str) -> tuple[AnyTool, ...]:
+    """The tools that ``module:name`` stands for.
+
+    Raises:
+        ConfigurationError: there is no such module or name, or it is something else.
+    """
+    module_name, found, attribute = name.partition(":")
+    if not found or not module_name or not attribute:
+        raise ConfigurationError(f"--tools {name!r}: write it as package.module:name.")
+    sys.path.insert(0, os.getcwd())
+    try:
+        value: Any = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:
+        raise ConfigurationError(
+            f"--tools {name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.pop(0)
+    listed = (value,) if isinstance(value, Tool) else value
+    if not isinstance(listed, Iterable) or isinstance(listed, str):
+        raise ConfigurationError(f"--tools {name!r} is neither a tool nor a sequence of them.")
+    checked = tuple(listed)
+    if not all(isinstance(tool, Tool) for tool in checked):
+        raise ConfigurationError(f"--tools {name!r} holds something that build_tool did not make.")
+    return checked
+
+
+def _one_of(value: str, known: Sequence[str], option: str) -> str:
+    if value not in known:
+        raise ConfigurationError(f"{option} is {' or '.join(known)}, not {value!r}.")
+    return value
+
+
+def _asks(confirm_by: str | None, *, is_http: bool) -> bool:
+    """Whether the client may put questions to a person.
+
+    Raises:
+        ConfigurationError: over HTTP, where the caller would answer its own questions.
+    """
+    if confirm_by is None:
+        return not is_http
+    _one_of(confirm_by, CONFIRMERS, "--confirm-by")
+    if confirm_by == "elicitation" and is_http:
+        raise ConfigurationError(
+            "--confirm-by elicitation does not go with --http: whoever calls would answer itself. "
+            "Allow what may run by rules of your policy."
+        )
+    return confirm_by == "elicitation"
+
+
+def _check_installed() -> None:
+    """Say what to install where the protocol's SDK is missing.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    missing = [name for name in ("mcp", "uvicorn", "starlette") if find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(
+            f"The Python package {missing[0]} is missing. Type: pip install 'sandboxed-tools[mcp]'"
+        )

@@ -1,0 +1,16 @@
+"""The tools over the Model Context Protocol: on standard input and output, and over HTTP."""
+
+from sandboxed_tools.mcp.http import HttpAddress, serve_http
+from sandboxed_tools.mcp.options import ServerOptions
+from sandboxed_tools.mcp.server import build_server
+from sandboxed_tools.mcp.sessions import Sessions
+from sandboxed_tools.mcp.stdio import serve_stdio
+
+__all__ = [
+    "HttpAddress",
+    "ServerOptions",
+    "Sessions",
+    "build_server",
+    "serve_http",
+    "serve_stdio",
+]

@@ -1,0 +1,130 @@
+"""Results of calls as MCP has them: text for the model, structured content, facts in ``_meta``."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from pathlib import Path
+from typing import Any, Final
+
+import mcp_types as types
+
+from sandboxed_tools.errors import InvalidInput, SandboxedToolsError
+from sandboxed_tools.mcp.resources import result_uri
+from sandboxed_tools.runtime import CallResult
+from sandboxed_tools.tool import ExecResult, for_terminal
+from sandboxed_tools.workspace.read_file import MediaContent
+
+__all__ = ["error_result", "tool_result"]
+
+META: Final = "sandboxed-tools/"
+MAX_STREAM_CHARS: Final = 65_536
+"""Of each stream in structured content: clients give that to a model as well."""
+
+
+def tool_result(result: CallResult[Any], *, kept: Path | None) -> types.CallToolResult:
+    """A finished call. ``kept`` is the file with the whole of a result that was too long.
+
+    It is an error when its command was ended for it (a limit, a signal); a command that ended by
+    itself with another code than 0 is a result.
+    """
+    facts = _facts(result)
+    if isinstance(result.output, ExecResult):
+        structured = {**_exec(result.output), **facts}
+    else:
+        structured = {"text": result.text, **facts}
+    meta = {f"{META}{name.replace('_', '-')}": value for name, value in facts.items()}
+    if result.exec is not None:
+        meta |= {
+            f"{META}usage": _usage(result.exec),
+            f"{META}changes": _changes(result.exec),
+            f"{META}image": result.exec.image,
+        }
+    return types.CallToolResult(
+        content=[*_content(result), *_link(result, kept)],
+        structured_content=structured,
+        is_error=result.exec is not None and result.exec.status != "exited",
+        _meta=meta,
+    )
+
+
+def error_result(error: SandboxedToolsError) -> types.CallToolResult:
+    """A call that was refused or failed, told so that a model can act on it."""
+    facts: dict[str, Any] = {"code": error.code, "message": error.for_model}
+    if isinstance(error, InvalidInput):
+        facts["fields"] = [dataclasses.asdict(field) for field in error.fields]
+    return types.CallToolResult(
+        content=[types.TextContent(text=error.for_model)],
+        is_error=True,
+        _meta={f"{META}error": facts},
+    )
+
+
+def _content(result: CallResult[Any]) -> list[types.ContentBlock]:
+    blocks: list[types.ContentBlock] = [types.TextContent(text=result.text)]
+    media = result.output
+    if isinstance(media, MediaContent) and media.kind == "image":
+        data = base64.b64encode(media.data).decode()
+        blocks.append(types.ImageContent(data=data, mime_type=media.media_type))
+    return blocks
+
+
+def _link(result: CallResult[Any], kept: Path | None) -> list[types.ContentBlock]:
+    if kept is None:
+        return []
+    return [
+        types.ResourceLink(
+            uri=result_uri(result.call_id),
+            name=f"{result.tool} {result.call_id}",
+            description="The whole result.",
+            mime_type="text/plain",
+            size=kept.stat().st_size,
+        )
+    ]
+
+
+def _facts(result: CallResult[Any]) -> dict[str, Any]:
+    return {
+        "call_id": result.call_id,
+        "placement": result.placement.where,
+        "reasons": [
+            {"code": reason.code, "message": for_terminal(reason.message, one_line=True)}
+            for reason in result.placement.reasons
+        ],
+        "duration_s": round(result.duration_s, 6),
+    }
+
+
+def _exec(result: ExecResult) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "stdout": _bounded(result.stdout_text),
+        "stderr": _bounded(result.stderr_text),
+        "truncated": result.truncated
+        or max(len(result.stdout_text), len(result.stderr_text)) > MAX_STREAM_CHARS,
+        "limits_hit": sorted(result.limits_hit),
+        "usage": _usage(result),
+        "changes": _changes(result),
+        "image": result.image,
+    }
+
+
+def _usage(result: ExecResult) -> dict[str, Any]:
+    return dataclasses.asdict(result.usage)
+
+
+def _changes(result: ExecResult) -> dict[str, Any] | None:
+    changes = result.changes
+    if changes is None:
+        return None
+    names = ("decision", "id", "added", "modified", "deleted")
+    return {name: getattr(changes, name) for name in names}
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= MAX_STREAM_CHARS:
+        return text
+    half = MAX_STREAM_CHARS // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters cut …]\n{text[-half:]}"

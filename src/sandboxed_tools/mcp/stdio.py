@@ -1,0 +1,167 @@
+"""The protocol on standard input and output: bounded lines in, and nothing else out.
+
+Not the SDK's own transport, which reads lines of any length into memory, answers nothing to what is
+no JSON, and waits for its reading thread when it is told to end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+__all__ = ["MAX_LINE_BYTES", "serve_stdio"]
+
+log = logging.getLogger("sandboxed_tools.mcp")
+
+MAX_LINE_BYTES: Final = 32 * 1024 * 1024
+"""More than the longest command takes as JSON."""
+_CHUNK_BYTES: Final = 64 * 1024
+_ATOMIC_BYTES: Final = 4096
+"""What a pipe that polls as writable takes at once, pipe(7): so writing never blocks the loop."""
+
+Incoming = SessionMessage | Exception
+
+
+async def serve_stdio(server: Server[object]) -> None:
+    """Serve the one client until it closes our standard input; its running calls end with it.
+
+    Meanwhile descriptor 0 reads nothing and 1 is standard error, so that neither a child nor a
+    stray print can get between the messages.
+    """
+    with _private_ends() as ends:
+        async with _messages(ends) as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    stdin: int
+    stdout: int
+
+
+@contextmanager
+def _private_ends() -> Iterator[_Ends]:
+    ends = _Ends(os.dup(0), os.dup(1))
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        yield ends
+    finally:
+        os.dup2(ends.stdin, 0)
+        os.dup2(ends.stdout, 1)
+        for descriptor in (nothing, ends.stdin, ends.stdout):
+            os.close(descriptor)
+
+
+@asynccontextmanager
+async def _messages(
+    ends: _Ends,
+) -> AsyncIterator[
+    tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
+]:
+    to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
+    outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+    complaints = outgoing.clone()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read, ends.stdin, to_server, complaints)
+        tasks.start_soon(_write, ends.stdout, from_server)
+        try:
+            yield incoming, outgoing
+        finally:
+            tasks.cancel_scope.cancel()
+            for stream in (incoming, outgoing, complaints, to_server, from_server):
+                stream.close()
+
+
+async def _read(
+    descriptor: int,
+    to_server: MemoryObjectSendStream[Incoming],
+    complaints: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    async with to_server, complaints:
+        async for line in _lines(descriptor):
+            message = _parsed(line)
+            if isinstance(message, types.JSONRPCError):
+                await complaints.send(SessionMessage(message))
+            elif message is not None:
+                await to_server.send(SessionMessage(message))
+
+
+async def _lines(descriptor: int) -> AsyncIterator[bytes | None]:
+    """Lines without their ends; ``None`` for each that is too long, whose bytes are not kept."""
+    held, is_too_long = bytearray(), False
+    while True:
+        await _ready(anyio.wait_readable, descriptor)
+        chunk = os.read(descriptor, _CHUNK_BYTES)
+        if not chunk:
+            return
+        *whole, rest = chunk.split(b"\n")
+        for part in whole:
+            line = bytes(held) + part
+            yield None if is_too_long or len(line) > MAX_LINE_BYTES else line
+            held, is_too_long = bytearray(), False
+        held += rest
+        if len(held) > MAX_LINE_BYTES:
+            held, is_too_long = bytearray(), True
+
+
+def _parsed(line: bytes | None) -> types.JSONRPCMessage | None:
+    """A message; for what is none, the error to answer with; nothing for an empty line."""
+    if line is None:
+        return _error(types.INVALID_REQUEST, f"A message has at most {MAX_LINE_BYTES} bytes.")
+    if not line.strip():
+        return None
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        return _error(*_complaint(line))
+
+
+def _complaint(line: bytes) -> tuple[int, str]:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return types.PARSE_ERROR, "Parse error"
+    return types.INVALID_REQUEST, "Invalid request: not one JSON-RPC 2.0 message."
+
+
+def _error(code: int, message: str) -> types.JSONRPCError:
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message)
+    )
+
+
+async def _write(descriptor: int, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async with from_server:
+        async for item in from_server:
+            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            data = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
+            try:
+                while data:
+                    await _ready(anyio.wait_writable, descriptor)
+                    data = data[os.write(descriptor, data[:_ATOMIC_BYTES]) :]
+            except BrokenPipeError:
+                log.info("the client reads no more")
+                return
+
+
+async def _ready(wait: object, descriptor: int) -> None:
+    """Wait for a pipe, a socket or a terminal; a file is always ready and cannot be waited for."""
+    assert callable(wait)
+    try:
+        await wait(descriptor)
+    except PermissionError:
+        await anyio.lowlevel.checkpoint()
