@@ -123,40 +123,53 @@ class LowerTree:
 
     def _folder(self, index: int, parts: Parts) -> tuple[int | None, bool]:
         """A layer's folder at a path, open, and whether lower layers are hidden from there."""
-        known = self._folders.get(index)
-        if known is not None and known[0] == parts:
-            return known[1], known[2]
-        if known is not None and known[1] is not None:
-            os.close(known[1])
-        self._folders.pop(index, None)
-        if self.layers[index].held is None:
-            fd, hides = self._open_plain(index, parts), True
-        else:
-            fd, hides = self._open_layered(index, parts)
-        self._folders[index] = (parts, fd, hides)
-        return fd, hides
-
-    def _open_plain(self, index: int, parts: Parts) -> int | None:
+        known, last, hides = self._folders.get(index, ((), None, False))
+        if index in self._folders and known == parts:
+            return last, hides
+        # A walk goes from a folder into the ones in it: opened from there, not from the top, else
+        # the cost of a deep tree grows with the square of its depth.
+        is_below = index in self._folders and parts[: len(known)] == known
+        if is_below and last is None:
+            self._folders[index] = (parts, None, hides)
+            return None, hides
+        tree = self._trees[index] if not is_below or last is None else confined(last)
+        rest = parts[len(known) :] if is_below else parts
         try:
-            return self._trees[index].open_listing(parts)
+            if self.layers[index].held is None:
+                found = _open_plain(tree, rest), True
+            else:
+                found = _open_layered(tree, rest, opaque=is_below and hides)
+        finally:
+            self._folders.pop(index, None)
+            if last is not None:
+                os.close(last)
+        self._folders[index] = (parts, *found)
+        return found
+
+
+def _open_plain(tree: ConfinedTree, parts: Parts) -> int | None:
+    try:
+        return tree.open_listing(parts)
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
+        return None
+
+
+def _open_layered(tree: ConfinedTree, parts: Parts, *, opaque: bool) -> tuple[int | None, bool]:
+    """Open a folder of a held layer name by name, and see whether any on the way is opaque."""
+    fd = tree.open_listing(())
+    for name in parts:
+        try:
+            child = confined(fd).open_listing((name,))
         except OSError as error:
             if error.errno not in _GONE:
                 raise
-            return None
-
-    def _open_layered(self, index: int, parts: Parts) -> tuple[int | None, bool]:
-        fd, opaque = self._trees[index].open_listing(()), False
-        for name in parts:
-            try:
-                child = confined(fd).open_listing((name,))
-            except OSError as error:
-                if error.errno not in _GONE:
-                    raise
-                return None, opaque or error.errno != errno.ENOENT
-            finally:
-                os.close(fd)
-            fd, opaque = child, opaque or is_opaque(child)
-        return fd, opaque
+            return None, opaque or error.errno != errno.ENOENT
+        finally:
+            os.close(fd)
+        fd, opaque = child, opaque or is_opaque(child)
+    return fd, opaque
 
 
 def _entries(folder_fd: int, *, held: bool) -> Iterator[tuple[bytes, bool]]:
