@@ -58,7 +58,11 @@ class _Reader:
             self._add(entry.path, before, after, found, dropped)
 
     def _own(self, entry: Entry, found: Found | None) -> int:
-        """Give the entry to the workspace's owner; returns the set-id bits that it loses."""
+        """Give the entry to the workspace's owner; returns the set-id bits that it loses.
+
+        A folder that would lock us out is opened up for good. The mode that the call gave it is in
+        the facts, and is set when everything else of the set is in its place.
+        """
         mode = stat.S_IMODE(entry.info.st_mode)
         kept = stat.S_IMODE(found.info.st_mode) & _SET_ID if found and entry.is_folder else 0
         dropped = mode & _SET_ID & ~kept
@@ -67,6 +71,8 @@ class _Reader:
         if mode & _SET_ID and not stat.S_ISLNK(entry.info.st_mode):
             # Not a link, and nobody else is in this folder any more: by name is safe.
             os.chmod(entry.name, mode & ~dropped, dir_fd=self.upper.fd)
+        if entry.is_folder and mode & 0o700 != 0o700 and os.geteuid() != 0:
+            os.chmod(entry.name, (mode & ~dropped) | 0o700, dir_fd=self.upper.fd)
         return dropped
 
     def _facts_after(self, entry: Entry, dropped: int) -> FileFacts:

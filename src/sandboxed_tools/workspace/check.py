@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
@@ -102,7 +103,11 @@ def later_edits(
     problems = []
     with LowerTree((Layer(workspace_fd),)) as host:
         for change in change_set.changes:
-            found = host.find(change.parts)
+            try:
+                found = host.find(change.parts)
+            except PermissionError:
+                # In a folder that the set itself locked; unlocking it is part of the undo.
+                continue
             if change.after is None:
                 if found is not None:
                     problems.append(_edited(change, "something else is there now"))
@@ -129,7 +134,9 @@ def _as_applied(after: FileFacts, info: os.stat_result) -> bool:
 
 def _has_more(change: Change, change_set: ChangeSet, host: LowerTree) -> bool:
     known = {item.path for item in change_set.changes}
-    return any(change.path + b"/" + name not in known for name in host.names(change.parts))
+    with suppress(PermissionError):
+        return any(change.path + b"/" + name not in known for name in host.names(change.parts))
+    return False
 
 
 def _stored_problem(change: Change, upper: LowerTree, *, verified: bool) -> Problem | None:

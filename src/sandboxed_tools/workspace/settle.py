@@ -85,6 +85,8 @@ def settle_changes(origin: Origin, upper: Path, *, ended_by_itself: bool) -> Cha
     """
     if origin.changes == "discard":
         return ChangeSummary(decision="discarded")
+    if not os.listdir(upper):
+        return ChangeSummary(decision="none")
     store = ChangeStore()
     change_set = hold_changes(store, origin, upper, ended_by_itself=ended_by_itself)
     if change_set is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from types import TracebackType
@@ -30,6 +30,8 @@ Identity = tuple[int, int]
 OnStep = Callable[[], None]
 """Called before each single change of the disk; tests stop the process there."""
 
+_UPPER: Final = 0
+_HOST: Final = 1
 _ORDER: Final = {"add": 0, "swap": 1, "remove": 2, "mode": 3}
 
 
@@ -78,12 +80,13 @@ class Step:
             Blocked: the workspace holds something else than what the step was made for.
             OSError: the file system refuses.
         """
+        if self.kind == "mode":
+            self._set_mode(folders.host(self.parts[:-1]), self.mode_after, on_step)
+            return
         name = self.parts[-1]
         upper, host = folders.pair(self.parts[:-1])
         staged, present = _identity(upper, name), _identity(host, name)
-        if self.kind == "mode":
-            self._set_mode(host, self.mode_after, on_step)
-        elif self.kind == "remove":
+        if self.kind == "remove":
             self._take_out(upper, host, on_step)
         elif present == self.staged:
             return
@@ -98,12 +101,13 @@ class Step:
 
     def take_back(self, folders: Folders, on_step: OnStep) -> None:
         """Undo the step, or see that it has not been taken. Raises as :meth:`do`."""
+        if self.kind == "mode":
+            self._set_mode(folders.host(self.parts[:-1]), self.mode_before, on_step)
+            return
         name = self.parts[-1]
         upper, host = folders.pair(self.parts[:-1])
         staged, present = _identity(upper, name), _identity(host, name)
-        if self.kind == "mode":
-            self._set_mode(host, self.mode_before, on_step)
-        elif self.kind == "remove":
+        if self.kind == "remove":
             self._put_back(upper, host, on_step)
         elif staged == self.staged:
             return
@@ -172,7 +176,7 @@ def steps_for(
     modes last, because a folder may lock us out. ``host_identity`` and ``host_is_folder`` tell
     what the workspace holds now.
     """
-    steps: list[Step] = []
+    steps: list[Step] = [*_locked_folders(changes)]
     whole: set[bytes] = set()
     for change in changes:
         if any(b"/".join(change.parts[:end]) in whole for end in range(1, len(change.parts))):
@@ -196,7 +200,27 @@ def steps_for(
         kind: StepKind = "add" if present is None else "swap"
         staged = (change.after.inode, change.after.mtime_ns)
         steps.append(Step(kind, change.path, staged, present))
-    return tuple(sorted(steps, key=lambda step: (_ORDER[step.kind], step.parts)))
+    return tuple(sorted(steps, key=_rank))
+
+
+def _rank(step: Step) -> tuple[int, int, Parts]:
+    # The modes of deep folders first: the one above may lock us out of them.
+    depth = -len(step.parts) if step.kind == "mode" else 0
+    return _ORDER[step.kind], depth, step.parts
+
+
+def _locked_folders(changes: tuple[Change, ...]) -> Iterator[Step]:
+    """The last word on new folders that lock their owner out: they are kept open until then."""
+    for change in changes:
+        after = change.after
+        if after is None or after.kind != "folder" or change.action == "mode":
+            continue
+        if after.mode & 0o700 != 0o700:
+            identity = (after.inode, after.mtime_ns)
+            opened = after.mode | 0o700
+            yield Step(
+                "mode", change.path, None, identity, mode_before=opened, mode_after=after.mode
+            )
 
 
 class Folders:
@@ -210,8 +234,7 @@ class Folders:
             confined(upper_fd),
             confined(workspace_fd),
         )
-        self._parts: Parts | None = None
-        self._open: list[int] = []
+        self._open: dict[int, tuple[Parts, int]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -230,22 +253,30 @@ class Folders:
         Raises:
             Blocked: the workspace has a link, something else, or nothing in its place.
         """
-        if self._parts != parts:
-            self._close()
-            try:
-                for tree in self._trees:
-                    self._open.append(tree.open_listing(parts))
-            except OSError as error:
-                if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
-                    raise Blocked(b"/".join(parts)) from error
-                raise
-            self._parts = parts
-        return self._open[0], self._open[1]
+        return self._folder(_UPPER, parts), self._folder(_HOST, parts)
+
+    def host(self, parts: Parts) -> int:
+        """The workspace's folder alone. Raises as :meth:`pair`."""
+        return self._folder(_HOST, parts)
+
+    def _folder(self, side: int, parts: Parts) -> int:
+        known = self._open.get(side)
+        if known is not None and known[0] == parts:
+            return known[1]
+        try:
+            fd = self._trees[side].open_listing(parts)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
+                raise Blocked(b"/".join(parts)) from error
+            raise
+        if known is not None:
+            os.close(known[1])
+        self._open[side] = (parts, fd)
+        return fd
 
     def _close(self) -> None:
-        self._parts = None
         while self._open:
-            os.close(self._open.pop())
+            os.close(self._open.popitem()[1][1])
 
 
 def _identity(dir_fd: int, name: bytes) -> Identity | None:

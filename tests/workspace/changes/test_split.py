@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,18 @@ def test_what_is_refused_can_be_left_behind(
     assert not (workspace / ".envrc").exists()
     assert decision.rest is not None
     assert {"d/e/fifo", ".envrc"} <= set(actions(store.get(decision.rest)))
+
+
+def test_a_split_keeps_the_modes_of_new_folders(
+    call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    called = call("mkdir -p ro/in; echo x > ro/in/f; echo y > other; chmod 555 ro/in ro")
+    decision = apply_set(store, called.id, only=("ro",))
+    assert decision.done
+    assert [stat.S_IMODE((workspace / name).stat().st_mode) for name in ("ro", "ro/in")] == [
+        0o555,
+        0o555,
+    ]
 
 
 def test_a_chosen_part_with_problems_leaves_the_set_whole(

@@ -229,6 +229,42 @@ def test_changes_are_held_applied_and_undone(
     assert _left(home, "views") == []
 
 
+def test_folders_that_lock_their_owner_out_are_applied_and_undone(
+    home: Path, workspace: Path, container: PlainContainer
+) -> None:
+    give_to(workspace, UID)
+    workspace = workspace.rename(home / "project")
+    before = picture(workspace)
+    script = (
+        "mkdir -p lock/in; echo x > lock/in/f; mkdir ro; echo y > ro/f; echo z > src/z;"
+        "chmod 000 lock/in lock; chmod 555 ro; chmod 300 src"
+    )
+    called = run_as_user(home, container, workspace=workspace, script=script, changes="hold")
+    assert called["decision"] == "held", called
+
+    def decide() -> dict[str, Any]:
+        store = ChangeStore()
+        modes = []
+        for _ in range(2):
+            assert apply_set(store, called["id"]).done
+            modes += [f"{(workspace / name).stat().st_mode & 0o777:o}" for name in ("lock", "ro")]
+            assert undo_set(store, called["id"]).done
+        assert apply_set(store, called["id"]).done
+        return {"modes": modes}
+
+    assert in_a_child_of_that_user(home, decide) == {"modes": ["0", "555"] * 2}
+    assert (workspace / "lock" / "in").stat().st_mode & 0o777 == 0
+    assert (workspace / "lock" / "in" / "f").read_text() == "x\n"
+    assert (workspace / "src").stat().st_mode & 0o777 == 0o300
+
+    def undo() -> dict[str, Any]:
+        (state,) = ChangeStore().sets()
+        return {"done": undo_set(ChangeStore(), state.id).done}
+
+    assert in_a_child_of_that_user(home, undo) == {"done": True}
+    assert picture(workspace) == before
+
+
 def test_a_session_of_an_ordinary_user_sees_its_held_changes(
     home: Path, workspace: Path, container: PlainContainer
 ) -> None:
