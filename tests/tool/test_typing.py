@@ -22,7 +22,9 @@ def mypy(file: Path) -> tuple[int, set[int]]:
         check=False,
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    lines = re.findall(rf"^{re.escape(str(file))}:(\d+): error:", done.stdout, re.MULTILINE)
+    # mypy names a file by its path from here, whichever way it was given.
+    name = re.escape(str(file.relative_to(ROOT)))
+    lines = re.findall(rf"^(?:{ROOT}/)?{name}:(\d+): error:", done.stdout, re.MULTILINE)
     assert "error:" not in done.stdout or lines, done.stdout
     return done.returncode, {int(line) for line in lines}
 

@@ -76,6 +76,15 @@ _MAKING_CODE: Final = frozenset(
     {"eval", "exec", "compile", "__import__", "breakpoint", "input", "globals", "locals", "vars"}
     | {"getattr", "setattr", "delattr", "__builtins__", "__loader__", "__spec__", "memoryview"}
 )
+# Well-known modules hold others (`logging.os`), so what leads out of them by name is looked for.
+# That is no proof; nothing but a question to a person rests on it.
+_LEADING_OUT: Final = frozenset(
+    {"_os", "_sys", "builtins", "compile", "ctypes", "ctypeslib", "eval", "exec", "fork", "forkpty"}
+    | {"importlib", "kill", "modules", "multiprocessing", "os", "popen", "posix", "pty", "socket"}
+    | {"subprocess", "sys", "system", "threading", "urllib"}
+    | {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame"}
+    | {"tb_frame"}
+)
 _PLAIN_DUNDERS: Final = frozenset(
     {"__name__", "__doc__", "__file__", "__len__", "__init__", "__str__", "__repr__", "__version__"}
 )
@@ -211,7 +220,8 @@ def _is_contained(node: ast.AST) -> bool:
             return all(alias.name in _CONTAINED_NAMES[module] for alias in node.names)
         return node.level == 0 and module.partition(".")[0] in _CONTAINED_MODULES
     if isinstance(node, ast.Attribute):
-        return not node.attr.startswith("__") or node.attr in _PLAIN_DUNDERS
+        is_inner = node.attr.startswith("__") and node.attr not in _PLAIN_DUNDERS
+        return not is_inner and node.attr not in _LEADING_OUT
     if isinstance(node, ast.Name):
         return node.id not in _MAKING_CODE
     return True
