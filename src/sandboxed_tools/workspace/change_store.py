@@ -109,8 +109,8 @@ class ChangeStore:
             raise ChangeSetNotFound("There is no change set of this id.")
         try:
             facts = _read(self.folder / change_set_id / "set.json")
-            state = _read(self.folder / change_set_id / "state.json")
-            return ChangeSet.from_json(facts | state)
+            state = SetState.from_json(_read(self.folder / change_set_id / "state.json"))
+            return ChangeSet.from_json(facts | state.to_json())
         except FileNotFoundError:
             raise ChangeSetNotFound(f"There is no change set {change_set_id}.") from None
         except (ValueError, KeyError, TypeError) as error:
