@@ -26,6 +26,7 @@
         ├── EngineFault              the engine answered with a fault, or went away
         ├── ImageUnavailable         the image is missing, or its build failed
         ├── ImageRefused             the image's configuration would weaken the sandbox
+        ├── ServiceUnavailable       a service that the call is to join is not there, or may not be
         ├── UnsupportedOnEngine      this engine cannot enforce what was asked for
         └── Overloaded               admission said no; the host or a budget is full
 
@@ -63,6 +64,7 @@ __all__ = [
     "RemoteError",
     "SandboxUnavailable",
     "SandboxedToolsError",
+    "ServiceUnavailable",
     "ToolDefinitionError",
     "ToolFailed",
     "ToolNotFound",
@@ -273,6 +275,12 @@ class ImageRefused(SandboxUnavailable):
     """The image's configuration (volumes, ``LD_*``, our label keys, …) would weaken the sandbox."""
 
     code = "image_refused"
+
+
+class ServiceUnavailable(SandboxUnavailable):
+    """A service that the call is to join does not run, or may not be joined."""
+
+    code = "service_unavailable"
 
 
 class UnsupportedOnEngine(SandboxUnavailable):

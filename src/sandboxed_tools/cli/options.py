@@ -47,7 +47,12 @@ Runtime = Annotated[
     str | None, typer.Option("--runtime", help="The engine's runtime, such as runsc.")
 ]
 NetworkOption = Annotated[
-    str, typer.Option("--network", help="none, or bridge for the engine's default network.")
+    str,
+    typer.Option(
+        "--network",
+        metavar="NETWORK",
+        help="none; bridge for the engine's own; or compose:PROJECT/NETWORK for its services.",
+    ),
 ]
 TrustedWorkspace = Annotated[
     bool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator
-from typing import Annotated, Literal, cast
+from typing import Annotated, cast
 
 import anyio
 import anyio.to_thread
@@ -20,7 +20,7 @@ from sandboxed_tools.cli.live import LiveOutput
 from sandboxed_tools.errors import ConfigurationError, InvalidInput
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
-from sandboxed_tools.sandbox.contract import ChangesMode, Network
+from sandboxed_tools.sandbox.contract import ChangesMode
 from sandboxed_tools.tool import Command, ExecResult, Limits, Tool, ToolInput, build_tool
 
 __all__ = ["run"]
@@ -45,6 +45,14 @@ def run(
     cpus: options.Cpus = None,
     pids: options.Pids = None,
     network: options.NetworkOption = "none",
+    service: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--service",
+            metavar="NAME=CONTAINER",
+            help="A running container that the command finds as NAME; may be repeated.",
+        ),
+    ] = None,
     runtime: options.Runtime = None,
     env: Annotated[
         list[str] | None,
@@ -77,11 +85,12 @@ def run(
             workspace=workspace,
             limits=limits_of(timeout, memory, cpus, pids),
             image=image or DEFAULT_IMAGE,
-            network=_network(network),
+            network=network,
+            services=_services(service or []),
             changes=_changes(changes),
             session=session,
             runtime=runtime,
-            confirmer=_asked_for if network != "none" or changes == "apply" else None,
+            confirmer=_asked_for if service or network != "none" or changes == "apply" else None,
         )
         result = anyio.run(_call, box, None if as_json else raw)
     outcome = cast(ExecResult, result.exec)
@@ -99,10 +108,11 @@ def limits_of(
     return options.limits_from(timeout=timeout, memory=memory, cpus=cpus, pids=pids)
 
 
-def _network(value: str) -> Network:
-    if value not in ("none", "bridge"):
-        raise ConfigurationError(f"--network is none or bridge, not {value!r}.")
-    return cast(Literal["none", "bridge"], value)
+def _services(items: list[str]) -> dict[str, str]:
+    pairs = [item.partition("=") for item in items]
+    if bad := [item for item, (_, found, _) in zip(items, pairs, strict=True) if not found]:
+        raise ConfigurationError(f"--service is NAME=CONTAINER, not {bad[0]!r}.")
+    return {name: container for name, _, container in pairs}
 
 
 def _changes(value: str) -> ChangesMode:
@@ -152,6 +162,7 @@ def _tool(command: Command) -> Tool[RunInput, ExecResult, None]:
         input_schema=RunInput,
         command=lambda _: command,
         needs_sandbox=True,
+        defaults=1,
     )
 
 

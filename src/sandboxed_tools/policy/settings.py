@@ -105,7 +105,8 @@ class Policy(BaseModel):
         deny, ask, allow: permission rules, as in ``Bash(git status:*)``.
         sandbox: ``always`` sends every call to a container; ``auto`` lets trusted and proven
             read-only ones stay on the host.
-        network: the most that a contained call may have.
+        network: the most that a contained call may reach: ``services`` are those that the program
+            names, and nothing beyond them.
         minimum_defaults: the lowest version of the defaults that tools are used with.
         ceiling: no call may use more than this.
         untrusted: names of tools that lose their trust here; trust is never given by name.
@@ -133,7 +134,9 @@ class Policy(BaseModel):
     sandbox: Annotated[
         Literal["auto", "always"], Merge("min", order=("always", "auto"), project="yes")
     ] = "auto"
-    network: Annotated[Literal["none", "bridge"], Merge("min", order=("none", "bridge"))] = "bridge"
+    network: Annotated[
+        Literal["none", "services", "bridge"], Merge("min", order=("none", "services", "bridge"))
+    ] = "bridge"
     minimum_defaults: Annotated[Literal[1, 2], Merge("min", order=(2, 1), project="yes")] = 1
     ceiling: Annotated[Limits | None, BeforeValidator(_ceiling), Merge("min", project="yes")] = None
     untrusted: Annotated[Names, Merge("union", project="yes")] = frozenset()

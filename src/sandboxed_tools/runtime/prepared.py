@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from sandboxed_tools.errors import PermissionDenied, ToolFailed
 from sandboxed_tools.inside.place import PYTHON_IMAGE, RUNNER_ARGV
@@ -25,9 +25,18 @@ from sandboxed_tools.sandbox.contract import (
     SandboxSpec,
     WorkspaceMount,
 )
+from sandboxed_tools.sandbox.services import check_network, joins_services
 from sandboxed_tools.tool import AnyTool, Flags, Limits, PermissionDecision, ToolInput
 
 __all__ = ["ContainerOptions", "PreparedCall", "judged", "prepare"]
+
+
+_REACHES: Final = ("none", "services", "bridge")
+_NO_NETWORK: Final = {
+    "none": "",
+    "services": "allows no network",
+    "bridge": "does not allow the network bridge",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,17 @@ class ContainerOptions:
     changes: ChangesMode
     runtime: str | None
     python_image: str = PYTHON_IMAGE
+    services: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_network(self.network, self.services)
+
+    @property
+    def reach(self) -> Literal["none", "services", "bridge"]:
+        """How far contained commands reach, in the words of a policy."""
+        if joins_services(self.network, self.services):
+            return "services"
+        return "none" if self.network == "none" else "bridge"
 
     def image_for(self, tool: AnyTool) -> str:
         """The image that a contained call of this tool runs in."""
@@ -48,7 +68,7 @@ class ContainerOptions:
         """Whether the whole effect of a call stays in its container."""
         return (
             placement.where == "container"
-            and self.network == "none"
+            and self.reach == "none"
             and (self.changes != "apply" or policy.mode == "accept-edits")
         )
 
@@ -62,7 +82,7 @@ class ContainerOptions:
             return
         image = self.image_for(tool)
         for is_pinned, what in (
-            (self.network != "none" and policy.network == "none", "allows no network"),
+            (_REACHES.index(self.reach) > _REACHES.index(policy.network), _NO_NETWORK[self.reach]),
             (policy.images is not None and image not in policy.images, "names other images"),
             (
                 policy.runtime is not None and self.runtime not in (None, policy.runtime),
@@ -95,6 +115,7 @@ class ContainerOptions:
             limits=limits,
             workspace=mount,
             network=self.network,
+            services=self.services,
             runtime=policy.runtime or self.runtime,
             waiting=RUNNER_ARGV if tool.runs_in == "python" else (),
         )

@@ -113,6 +113,7 @@ class CallRecorder:
             facts |= {
                 "image": spec.image,
                 "network": spec.network,
+                "services": dict(spec.services),
                 "runtime": spec.runtime,
                 "limits": spec.limits.model_dump(),
             }

@@ -85,7 +85,10 @@ class Toolbox(VendorForms):
         image: the image of contained commands.
         python_image: the image of contained Python tools and of code: ``sandboxed-tools/python``,
             ``sandboxed-tools/data``, or one that is made from them.
-        network: the network of contained commands; ``none`` unless stated.
+        network: the network of contained commands; ``none`` unless stated, ``bridge``, or
+            ``compose:PROJECT/NETWORK`` for the services on it and nothing else.
+        services: running containers by the name that contained commands find them under, on a
+            network of each call's own.
         changes: what becomes of changes to the workspace: ``hold`` keeps them until somebody
             decides, ``apply`` brings them in, ``discard`` forgets them.
         session: the name of a session to go on with, whose held changes are seen; a new one when
@@ -110,6 +113,7 @@ class Toolbox(VendorForms):
         limits: Limits | None = None,
         image: str = DEFAULT_IMAGE,
         network: Network = "none",
+        services: Mapping[str, str] | None = None,
         python_image: str = PYTHON_IMAGE,
         changes: ChangesMode = "hold",
         session: str | None = None,
@@ -129,7 +133,9 @@ class Toolbox(VendorForms):
         self._owns_sandbox = sandbox is None
         self._sandbox_lock: anyio.Lock | None = None
         self._workspace = workspace
-        self._options = ContainerOptions(image, network, changes, runtime, python_image)
+        self._options = ContainerOptions(
+            image, network, changes, runtime, python_image, tuple((services or {}).items())
+        )
         self._confirmer = confirmer
         self._root: WorkspaceRoot | None = None
         self._session_name = session

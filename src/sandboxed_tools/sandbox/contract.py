@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from sandboxed_tools.sandbox.services import check_network, joins_services
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.mounts import (
@@ -40,7 +41,10 @@ __all__ = [
     "WorkspaceMount",
 ]
 
-Network = Literal["none", "bridge"]
+Network = str
+"""``none``; ``bridge``, which reaches whatever the engine's own network reaches; or
+``compose:PROJECT/NETWORK``, which reaches the services on that network of a compose project and
+nothing else (:mod:`sandboxed_tools.sandbox.services`)."""
 
 OutputSink = Callable[[Stream, bytes], None]
 """Called with each piece of live output, in order for each stream. It runs apart from the pump that
@@ -58,6 +62,11 @@ class SandboxSpec:
     output, and that waits on its standard input for the call: a container that stands ready has its
     start behind it. The command must then name that program, and no environment or directory: the
     program finds the directory of the call in ``SANDBOX_CWD``.
+    ``services`` are pairs of a name and the running container that the command finds under it, on a
+    network of this call alone that reaches nothing else.
+
+    Raises:
+        ConfigurationError: the network or the services cannot be used.
     """
 
     image: str
@@ -66,6 +75,15 @@ class SandboxSpec:
     network: Network = "none"
     runtime: str | None = None
     waiting: tuple[str, ...] = ()
+    services: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_network(self.network, self.services)
+
+    @property
+    def joins_services(self) -> bool:
+        """Whether the command gets a network of its own with services on it."""
+        return joins_services(self.network, self.services)
 
 
 @dataclass(frozen=True, slots=True)

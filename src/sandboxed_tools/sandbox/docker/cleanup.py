@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from docker.errors import DockerException
+from docker.errors import DockerException, NotFound
 from requests.exceptions import RequestException
 
 from sandboxed_tools.errors import EngineFault
 from sandboxed_tools.sandbox.docker.owner import LABEL_PREFIX, Life, Owner, Ownership
+from sandboxed_tools.sandbox.docker.service_network import empty_network
 
 if TYPE_CHECKING:
     import docker
@@ -194,6 +195,8 @@ def _created(entry: Mapping[str, Any]) -> float | None:
 
 def _remove(api: docker.APIClient, item: Listed, *, timeout_s: float) -> str | None:
     """Remove one object; ``None`` when it is gone or going, else what went wrong."""
+    if item.type == "network":
+        return _remove_network(api, item, timeout_s=timeout_s)
     if item.type != "container":
         return _request(api, "delete", f"/{item.type}s/{item.id}", timeout_s=timeout_s)
     path = f"/containers/{item.id}"
@@ -205,6 +208,17 @@ def _remove(api: docker.APIClient, item: Listed, *, timeout_s: float) -> str | N
     _request(api, "post", f"{path}/update", body={"CpuQuota": -1}, timeout_s=timeout_s)
     _request(api, "post", f"{path}/kill", timeout_s=timeout_s)
     return _request(api, "delete", path, params=force, timeout_s=timeout_s)
+
+
+def _remove_network(api: docker.APIClient, item: Listed, *, timeout_s: float) -> str | None:
+    """Services that a dead call had joined are still on its network: take them off first."""
+    try:
+        empty_network(api, item.id)
+    except NotFound:
+        return None
+    except (DockerException, RequestException, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+    return _request(api, "delete", f"/networks/{item.id}", timeout_s=timeout_s)
 
 
 def _request(

@@ -29,6 +29,12 @@ from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.sandbox.docker.faults import engine_faults, is_transient, status_code
 from sandboxed_tools.sandbox.docker.owner import Kind, Owner
 from sandboxed_tools.sandbox.docker.protocol import call_frames, new_mark
+from sandboxed_tools.sandbox.docker.service_network import (
+    ServiceNetwork,
+    new_network_name,
+    open_service_network,
+    remove_service_network,
+)
 from sandboxed_tools.sandbox.docker.user import choose_user
 from sandboxed_tools.tool.command import Command
 
@@ -52,7 +58,7 @@ WAITING_ENV = {
 """The environment of a program that waits for its call."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Container:
     """A running container that belongs to exactly one call, now or later.
 
@@ -67,6 +73,7 @@ class Container:
     view: View | None
     volumes: tuple[VolumeMount, ...] = ()
     mark: bytes | None = None
+    network: ServiceNetwork | None = None
     made_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -124,6 +131,17 @@ def launch(
                         labels=view_labels,
                     )
                     volumes.append(VolumeMount(name, mount.targets, mount.read_only))
+            network = None
+            if mould.spec.joins_services:
+                network_name = new_network_name()
+                undo.callback(remove_service_network, clients, network_name)
+                network = open_service_network(
+                    api,
+                    mould.spec,
+                    name=network_name,
+                    labels=Owner.current().labels(deadline_s=lasting_s, kind="network"),
+                )
+                _check(is_wanted)
             binds = tuple(m for m in view.mounts if m.kind == "bind") if view is not None else ()
             request = create_request(
                 mould,
@@ -134,6 +152,7 @@ def launch(
                 volumes=tuple(volumes),
                 binds=binds,
                 labels=labels,
+                network=network,
             )
             name = NAME_PREFIX + secrets.token_hex(8)
             undo.callback(_undo_create, clients, name)
@@ -148,7 +167,7 @@ def launch(
             cwd = view.cwd if view is not None else "/"
             mark = _start_waiting(connection, mould, cwd=cwd, deadline_s=lifetime_s)
         undo.pop_all()
-        return Container(container_id, mould, user, connection, view, tuple(volumes), mark)
+        return Container(container_id, mould, user, connection, view, tuple(volumes), mark, network)
 
 
 def _start_waiting(connection: Connection, mould: Mould, *, cwd: str, deadline_s: float) -> bytes:

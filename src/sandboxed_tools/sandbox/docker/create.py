@@ -12,6 +12,7 @@ from typing import Any, Literal
 from sandboxed_tools.sandbox.contract import ContainerUser, Mount, SandboxSpec
 from sandboxed_tools.sandbox.docker.images import ResolvedImage
 from sandboxed_tools.sandbox.docker.seccomp import profile_json
+from sandboxed_tools.sandbox.docker.service_network import ServiceNetwork
 
 __all__ = ["LAUNCHER_FOLDER", "LAUNCHER_PATH", "Mould", "VolumeMount", "create_request"]
 
@@ -77,14 +78,18 @@ def create_request(
     volumes: tuple[VolumeMount, ...],
     binds: tuple[Mount, ...],
     labels: dict[str, str],
+    network: ServiceNetwork | None = None,
 ) -> dict[str, Any]:
     """The body of ``POST /containers/create``.
 
     ``argv`` is the launcher and its arguments. ``env`` holds something only for a container without
     a launcher: whoever may ask the engine can read it. ``cwd`` is never a text of the command's.
+    ``network`` is there exactly when the spec joins services.
     """
     if user.uid <= 0:
         raise ValueError("a sandbox container never runs as user 0")
+    if (network is not None) != mould.spec.joins_services:
+        raise ValueError("a spec that joins services needs its network, and no other has one")
     return {
         "Image": mould.image.id,
         "Entrypoint": [argv[0]],
@@ -103,7 +108,7 @@ def create_request(
         "AttachStderr": True,
         "Healthcheck": {"Test": ["NONE"]},
         "StopSignal": "SIGKILL",
-        "HostConfig": _host_config(mould, volumes, binds),
+        "HostConfig": _host_config(mould, volumes, binds, network),
     }
 
 
@@ -114,7 +119,10 @@ def _environment(image: ResolvedImage, env: dict[str, str]) -> list[str]:
 
 
 def _host_config(
-    mould: Mould, volumes: tuple[VolumeMount, ...], binds: tuple[Mount, ...]
+    mould: Mould,
+    volumes: tuple[VolumeMount, ...],
+    binds: tuple[Mount, ...],
+    network: ServiceNetwork | None,
 ) -> dict[str, Any]:
     spec, limits = mould.spec, mould.spec.limits
     has_launcher = mould.launcher != "none"
@@ -150,7 +158,9 @@ def _host_config(
         "Mounts": _mounts(mould, volumes, binds),
         "MaskedPaths": list(MASKED_PATHS),
     }
-    if spec.network == "none":
+    if network is not None:
+        config |= network.options()
+    elif spec.network == "none":
         # Else the host's resolvers and search domains stand in /etc/resolv.conf.
         config["Dns"] = ["127.0.0.1"]
         config["DnsSearch"] = ["."]

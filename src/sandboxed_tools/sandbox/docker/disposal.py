@@ -17,6 +17,7 @@ from sandboxed_tools.sandbox.docker.container import Container, remove_volume
 from sandboxed_tools.sandbox.docker.faults import status_code
 from sandboxed_tools.sandbox.docker.outcome import EngineState
 from sandboxed_tools.sandbox.docker.quiet import Quiet
+from sandboxed_tools.sandbox.docker.service_network import remove_service_network
 
 if TYPE_CHECKING:
     import docker
@@ -168,6 +169,10 @@ class Disposal:
             _log.error("container %s could not be removed; gc will", container.id)
             return
         try:
+            network = container.network
+            if network is not None and not remove_service_network(self._clients, network.name):
+                self.failures += 1
+                _log.error("network %s could not be removed; gc will", network.name)
             for volume in container.volumes:
                 self._remove_volume(volume.name)
             if then is not None:

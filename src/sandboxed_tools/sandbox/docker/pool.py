@@ -225,8 +225,8 @@ class Pool:
 
     def _key(self, mould: Mould) -> _Key | None:
         """The shelf's key; ``None`` when such containers are never made ahead."""
-        if mould.launcher == "none":
-            return None
+        if mould.launcher == "none" or mould.spec.joins_services:
+            return None  # a network of its own belongs to one call, and costs services a place
         workspace = mould.spec.workspace
         if workspace is None:
             return _Key(shelf_mould(mould))
