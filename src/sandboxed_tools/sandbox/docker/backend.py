@@ -230,6 +230,7 @@ class DockerSandbox:
         self._pool.close()
         if not self._disposal.close(timeout_s=CLOSE_WAIT_S):
             _log.error("some containers could not be removed in time; gc will")
+        self._moulds.close()
         self._status_writer.close()
         self._clients.close()
 

@@ -96,6 +96,10 @@ class Moulds:
                     stale.append((old_id, image))
         return stale
 
+    def close(self) -> None:
+        """Remove what was made for foreign images, once no container uses it any more."""
+        self._launcher_volume.close()
+
     def has_work(self) -> bool:
         """Whether :meth:`refresh` will be needed within the next while."""
         now = time.monotonic()
