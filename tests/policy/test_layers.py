@@ -203,6 +203,18 @@ def test_adding_a_lower_layer_never_loosens(layers: dict[str, dict[str, Any]]) -
             assert getattr(after, field) == getattr(before, field)
 
 
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [({}, "auto"), ({"mode": "accept-edits"}, "accept-edits"), ({"mode": "ask"}, "ask")],
+)
+def test_a_project_alone_does_not_loosen_the_default(user: dict[str, Any], expected: str) -> None:
+    project = {"mode": "accept-edits", "sandbox": "auto", "minimum_defaults": 1}
+    found = merge_layers([layer_of("project", "p", project), layer_of("user", "u", user)])
+    assert found.policy.mode == expected
+    assert ("mode" in user) == bool(found.origins["mode"])
+    assert merged(project={"mode": "read-only"}).mode == "read-only"
+
+
 def test_each_value_names_where_it_comes_from(folder: Path) -> None:
     write(folder / "policy.toml", 'mode = "ask"\n')
     write(folder / "user.toml", 'mode = "auto"\ndeny = ["Bash(rm:*)"]\n')

@@ -164,6 +164,10 @@ def _merged(merge: Merge, field: str, speaking: Sequence[Layer]) -> tuple[Any, S
         return _union([(layer.name, value) for layer, value in stated]), speaking
     if merge.order:
         tightest = min((value for _, value in stated), key=merge.order.index)
+        default = Policy.model_fields[field].default
+        if all(layer.name == "project" for layer in speaking):
+            # Where nobody else speaks, the default does: the project must not loosen that either.
+            tightest = min(tightest, default, key=merge.order.index)
         return tightest, [layer for layer, value in stated if value == tightest]
     return _smallest([value for _, value in stated]), speaking
 
