@@ -12,6 +12,10 @@ from sandboxed_tools.errors import Overloaded
 __all__ = ["Budget", "Budgets", "Spent"]
 
 
+MANY_ACCOUNTS = 1024
+"""From so many keys on, those that have used nothing lately are forgotten."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Most that a key may use within any ``per_s`` seconds; ``None`` is without a limit."""
@@ -65,8 +69,11 @@ class Budgets:
         if self._budget is None:
             return
         with self._lock:
+            oldest = time.monotonic() - self._budget.per_s
+            if len(self._accounts) >= MANY_ACCOUNTS:
+                self._forget_idle(oldest)
             account = self._accounts.setdefault(key, _Account())
-            account.forget_before(time.monotonic() - self._budget.per_s)
+            account.forget_before(oldest)
             used = {
                 "calls": (len(account.entries) + account.open_calls, self._budget.calls),
                 "container seconds": (account.container_s, self._budget.container_s),
@@ -80,6 +87,12 @@ class Budgets:
                         what=f"budget: {name}",
                     )
             account.open_calls += 1
+
+    def _forget_idle(self, oldest: float) -> None:
+        for key, account in list(self._accounts.items()):
+            account.forget_before(oldest)
+            if not account.entries and not account.open_calls:
+                del self._accounts[key]
 
     def close_call(self, key: str, spent: Spent) -> None:
         """End a call that :meth:`open_call` let in."""

@@ -28,7 +28,7 @@ class HostLimits:
     memory_bytes: int = 256 * 1024 * 1024
     memory_share: float = 0.05
     disk_bytes: int = 512 * 1024 * 1024
-    load_per_cpu: float = 16.0
+    load_per_cpu: float = 32.0
 
 
 class HostGuard:

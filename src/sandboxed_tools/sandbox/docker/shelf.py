@@ -22,6 +22,8 @@ IDLE_S = 300.0
 MAX_AGE_S = 600.0
 """A container is replaced when it has waited so long; its launcher gives up a minute later."""
 
+REPLACED_AT_ONCE = 2
+
 
 @dataclass(slots=True, eq=False)
 class Shelf:
@@ -69,7 +71,9 @@ class Shelf:
 
     def surplus(self, now: float) -> list[Container]:
         """Take off what is too old, dead or too much. The oldest stand in front."""
-        gone = [c for c in self.ready if now - c.made_at > MAX_AGE_S or not c.is_waiting]
+        # A few at a time, so that their successors stand here before the last one goes.
+        old = [c for c in self.ready if now - c.made_at > MAX_AGE_S][:REPLACED_AT_ONCE]
+        gone = [c for c in self.ready if c in old or not c.is_waiting]
         self.ready = deque(c for c in self.ready if c not in gone)
         # Falling targets are followed slowly: a container that is there costs little.
         keep = max(self.target(now), BASE_TARGET if now - self.used_at < BUSY_S else 0)
