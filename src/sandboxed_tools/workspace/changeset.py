@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sandboxed_tools.workspace.change import Action, Change, FileFacts
+from sandboxed_tools.workspace.attributes import restore_attributes
+from sandboxed_tools.workspace.change import Action, Change, FileFacts, kind_of
 from sandboxed_tools.workspace.cursor import Entry, TreeCursor, walk
 from sandboxed_tools.workspace.digest import digest_file, open_to_read
 from sandboxed_tools.workspace.layers import Found, LowerTree, is_opaque, is_whiteout
@@ -63,11 +64,15 @@ class _Reader:
         A folder that would lock us out is opened up for good. The mode that the call gave it is in
         the facts, and is set when everything else of the set is in its place.
         """
-        mode = stat.S_IMODE(entry.info.st_mode)
+        mode_and_kind = entry.info.st_mode
+        mode = stat.S_IMODE(mode_and_kind)
         kept = stat.S_IMODE(found.info.st_mode) & _SET_ID if found and entry.is_folder else 0
         dropped = mode & _SET_ID & ~kept
         if (entry.info.st_uid, entry.info.st_gid) != self.owner:
             os.chown(entry.name, *self.owner, dir_fd=self.upper.fd, follow_symlinks=False)
+        if stat.S_ISREG(mode_and_kind) or entry.is_folder:
+            same_kind = found is not None and kind_of(found.info.st_mode) == kind_of(mode_and_kind)
+            restore_attributes(self.upper.fd, entry.name, found if same_kind else None)
         if mode & _SET_ID and not stat.S_ISLNK(entry.info.st_mode):
             # Not a link, and nobody else is in this folder any more: by name is safe.
             os.chmod(entry.name, mode & ~dropped, dir_fd=self.upper.fd)

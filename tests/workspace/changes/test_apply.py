@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -158,6 +159,37 @@ def test_force_overrides_a_conflict_and_undo_brings_the_host_change_back(
     assert (workspace / "new").read_text() == "call\n"
     assert undo_set(store, called.id).done
     assert picture(workspace) == before
+
+
+ACL = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, bits, who)
+    for tag, bits, who in ((1, 7, 0), (2, 7, 4711), (4, 4, 0), (16, 7, 0), (32, 4, 0))
+)
+"""An access list that gives user 4711 everything (acl(5), as the kernel stores it)."""
+
+
+def test_access_lists_and_attributes_are_those_of_the_workspace(
+    choice: str, call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    os.setxattr(workspace / "keep.txt", "user.mine", b"host")
+    os.setxattr(workspace / "docs", "system.posix_acl_access", ACL)
+    plant = (
+        "import os\n"
+        "for name in ('new', 'secret.txt', 'src', 'made'):\n"
+        "    os.setxattr(name, 'user.planted', b'x')\n"
+        f"    os.setxattr(name, 'system.posix_acl_access', {ACL!r})\n"
+    )
+    script = (
+        f"echo x > new; mkdir made; echo y >> secret.txt; echo z >> keep.txt; echo w > src/w;"
+        f' echo d > docs/d; python3 -c "{plant}"'
+    )
+    called = call(script, view=choice)
+    assert called.output == ""
+    assert apply_set(store, called.id, allow_protected=True).done
+    for name in ("new", "secret.txt", "src", "made", "src/w", "docs/d"):
+        assert os.listxattr(workspace / name) == []
+    assert os.getxattr(workspace / "keep.txt", "user.mine") == b"host"
+    assert os.listxattr(workspace / "docs") == ["system.posix_acl_access"]
 
 
 @pytest.mark.parametrize(
