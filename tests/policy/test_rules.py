@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
@@ -420,3 +422,26 @@ def test_no_text_makes_parsing_a_rule_raise_anything_else(text: str) -> None:
             continue
         made = {"Bash": BASH, "Edit": EDIT, "Fetch": FETCH}[name]
         RuleSet(deny=[rule], allow=[rule]).verdict(made, TextInput(text=text), Scope())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a" * 30 + "*b", "a" * 250),
+        ("*a" * 30 + "*b", "a/" * 1000 + "a"),
+        ("/".join(["**", "a"] * 30) + "/b", "a/" * 1000 + "a"),
+        ("/".join(["**", "*a*a*a*b"] * 10) + "/b", "aaaaaaaaaaaa/" * 300),
+    ],
+)
+def test_a_project_cannot_stall_the_host_with_a_pattern(pattern: str, path: str) -> None:
+    # In a process of its own: a stalled regular expression can be interrupted by nothing.
+    script = (
+        "import sys\n"
+        "from pathlib import PurePath\n"
+        "from sandboxed_tools.policy.path_rules import path_pattern, touched_path\n"
+        "path = touched_path(sys.argv[2], workspace=PurePath('/w'), cwd=None)\n"
+        "print(path_pattern(sys.argv[1]).may_match(path))"
+    )
+    command = [sys.executable, "-c", script, pattern, path]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True)
+    assert ended.stdout == b"False\n"

@@ -5,6 +5,10 @@ Patterns are gitignore's: without a slash a name at any depth, with one a path f
 elsewhere, as what they lead to at this moment: an allow rule must match both, an ask or deny rule
 either. The text may be stale when the file is opened: keeping inside the workspace is the work of
 the confined access, not of rules.
+
+A project's file may state patterns, and a call chooses the paths. So they are matched name by name
+(:mod:`sandboxed_tools.workspace.pattern`): one regular expression over whole paths takes minutes
+for ``*a*a*a*a*b``, and holds the interpreter's lock meanwhile.
 """
 
 from __future__ import annotations
@@ -18,15 +22,15 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import Final
 
-from pathspec.patterns.gitignore.base import GitIgnorePatternError
-from pathspec.patterns.gitignore.basic import GitIgnoreBasicPattern
-
-from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.errors import ConfigurationError, InvalidInput
+from sandboxed_tools.workspace.pattern import GlobPattern, compile_glob, has_open_bracket
 
 __all__ = ["PathPattern", "TouchedPath", "path_pattern", "touched_path"]
 
 _MOUNT: Final = "/workspace"
 _WILD: Final = re.compile(r"[*?\[\\]")
+_LOOSE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+_BRACES: Final = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +46,44 @@ class TouchedPath:
 
 
 @dataclass(frozen=True, slots=True)
+class _Matcher:
+    """Whether a path is a match or below one. ``glob`` is ``None`` where everything is.
+
+    ``only_itself``: what is below a match is none, as with ``src/*``.
+    """
+
+    glob: GlobPattern | None
+    only_itself: bool
+
+    def matches(self, text: str) -> bool:
+        """In time that grows with the path and the pattern, whatever they are."""
+        if self.glob is None:
+            return True
+        names = [name for name in text.split("/") if name]
+        positions = self.glob.start()
+        for index, name in enumerate(names):
+            is_last = index == len(names) - 1
+            if (is_last or not self.only_itself) and self.glob.accepts(
+                self.glob.acceptors(positions), name
+            ):
+                return True
+            positions = self.glob.enter(positions, name)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class PathPattern:
     """A compiled pattern; ``folded`` ignores letter case and Unicode normalisation."""
 
     is_absolute: bool
     literal_head: str
-    regex: re.Pattern[str]
-    folded: re.Pattern[str]
+    exact: _Matcher
+    folded: _Matcher
 
     def surely_matches(self, path: TouchedPath) -> bool:
         """Whether every spelling matches to the letter: for allow rules."""
         return not path.climbs and all(
-            (text := self._text(path, spelling)) is not None and _hits(self.regex, text)
+            (text := self._text(path, spelling)) is not None and self.exact.matches(text)
             for spelling in path.spellings
         )
 
@@ -63,7 +93,7 @@ class PathPattern:
             text = self._text(path, spelling)
             if text is None:
                 continue
-            if _hits(self.folded, _fold(text)):
+            if self.folded.matches(_fold(text)):
                 return True
             if self.literal_head and f"{self.literal_head}/".startswith(f"{text}/".lstrip("/")):
                 return True
@@ -131,20 +161,35 @@ def _compiled(text: str, home: str) -> PathPattern:
     return PathPattern(
         is_absolute=is_absolute,
         literal_head=_literal_head(pattern),
-        regex=_regex(pattern.removeprefix("./"), text),
-        folded=_regex(_fold(pattern.removeprefix("./")), text),
+        exact=_matcher(pattern.removeprefix("./"), text),
+        folded=_matcher(_fold(pattern.removeprefix("./")), text),
     )
 
 
-def _regex(pattern: str, text: str) -> re.Pattern[str]:
+def _matcher(pattern: str, text: str) -> _Matcher:
+    """gitignore's language for one pattern, without negation."""
+    if not pattern.endswith("\\ "):
+        pattern = pattern.rstrip()
+    pattern = pattern.rstrip("/")
+    is_anchored = "/" in pattern
+    names = [name for name in pattern.split("/") if name]
+    while names and names[-1] == "**":
+        names.pop()
+    if not names or (names == ["*"] and not is_anchored):
+        return _Matcher(None, only_itself=False)
+    spelled = _BRACES.sub(_escaped_brace, "/".join(names))
     try:
-        source, include = GitIgnoreBasicPattern.pattern_to_regex(pattern)
-        if not source or include is not True:
-            raise GitIgnorePatternError(pattern)
-        # A name may hold line feeds: dots match them, and the end is the end.
-        return re.compile(source.replace("(?:/|$)", r"(?:/|\Z)"), re.DOTALL)
-    except (GitIgnorePatternError, re.error, ValueError) as error:
+        if any(has_open_bracket(name) or _LOOSE_END.search(name) for name in names):
+            raise InvalidInput("a bracket is never closed, or a backslash is before nothing")
+        glob = compile_glob(spelled if is_anchored else f"**/{spelled}", hidden=True)
+    except (InvalidInput, re.error) as error:
         raise ConfigurationError(f"The pattern {text[:200]!r} is no path pattern.") from error
+    return _Matcher(glob, only_itself=pattern.endswith("/*"))
+
+
+def _escaped_brace(match: re.Match[str]) -> str:
+    # Braces mean themselves in gitignore.
+    return match[0] if match[0].startswith("\\") else f"\\{match[0]}"
 
 
 def _literal_head(pattern: str) -> str:
@@ -155,11 +200,6 @@ def _literal_head(pattern: str) -> str:
     if head != pattern:
         head = head.rpartition("/")[0]
     return head.strip("/")
-
-
-def _hits(regex: re.Pattern[str], text: str) -> bool:
-    # A folder is matched with a slash behind it, as "src/**" is meant to cover src itself.
-    return regex.match(text) is not None or regex.match(f"{text}/") is not None
 
 
 def _fold(text: str) -> str:
