@@ -223,6 +223,22 @@ def test_workspace_that_was_replaced_is_another_shelf(
     assert call(box, mounted, "ls").stdout == b"here\n"
 
 
+def test_shelf_of_a_workspace_that_was_deleted_is_given_up(
+    box: DockerSandbox, spec: SandboxSpec, tmp_path: Path, api: docker.APIClient
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    spec = SandboxSpec(spec.image, limits=spec.limits, workspace=WorkspaceMount(folder))
+    assert anyio.run(box.prewarm, spec, 1) == 1
+    warm = set(containers(api, kind="warm", pid=os.getpid()))
+    folder.rmdir()
+    for container in warm:
+        api.kill(container)  # its successor cannot be made
+    eventually(lambda: not box.status().shelves)
+    folder.mkdir()
+    assert call(box, spec, "echo anew").stdout == b"anew\n"
+
+
 def test_prewarm_that_cannot_work_says_why(box: DockerSandbox, spec: SandboxSpec) -> None:
     bad = SandboxSpec(spec.image, runtime="no-such-runtime")
     with pytest.raises(SandboxUnavailable) as failure:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import tenacity
 
-from sandboxed_tools.errors import SandboxUnavailable
+from sandboxed_tools.errors import InvalidWorkspace, SandboxUnavailable
 from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.images import ResolvedImage
@@ -338,6 +338,18 @@ class Pool:
         shelf.last_error = f"{error} ({getattr(error, 'operator_detail', type(error).__name__)})"
         shelf.retry_at = time.monotonic() + _backoff_s(shelf.failures)
         _log.warning("a container could not be made ahead of the call: %s", shelf.last_error)
+        if isinstance(error, InvalidWorkspace):
+            # Deleted, replaced, or not to be used any more: a later call makes a new shelf.
+            self._drop(shelf)
+
+    def _drop(self, shelf: Shelf) -> None:
+        shelf.is_usable = False
+        for container in shelf.ready:
+            self._dispose(container)
+        shelf.ready.clear()
+        for key, other in list(self._shelves.items()):
+            if other is shelf:
+                del self._shelves[key]
 
 
 _wait = tenacity.wait_exponential_jitter(multiplier=0.5, jitter=0.5, max=30)
