@@ -26,11 +26,13 @@ run: setup  ## run a hostile script, and watch it do no harm
 test: setup  ## the test suite, against the real engine
 	@$(BIN)/pytest $(ARGS)
 
-check: .venv/.installed  ## lint, format, types, layers
+check: .venv/.installed  ## lint, format, types, layers, our own tools and their defaults
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/sandboxed-tools lint src/sandboxed_tools examples
+	@$(BIN)/sandboxed-tools defaults check
 
 format: .venv/.installed  ## put the code into the house's format
 	@$(BIN)/ruff format
@@ -38,6 +40,8 @@ format: .venv/.installed  ## put the code into the house's format
 
 bench: setup  ## measure: warm and cold calls beside the usual ways
 	@$(BIN)/python benchmarks/latency.py $(ARGS)
+	@$(BIN)/python benchmarks/moved_calls.py
+	@$(BIN)/python benchmarks/lint.py
 
 doctor: setup  ## what is really enforced here
 	@$(BIN)/sandboxed-tools doctor

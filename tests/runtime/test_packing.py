@@ -268,3 +268,24 @@ def test_a_tool_that_works_on_the_clients_own_state_is_refused() -> None:
 def test_carry_belongs_to_python_tools_and_is_no_single_text() -> None:
     with pytest.raises(ToolDefinitionError, match="carry"):
         tool(plain, carry="TABLE")
+
+
+COUNTER = 1
+
+
+def counts(tool_input: In, ctx: Context[Any]) -> int:
+    return COUNTER
+
+
+def test_what_has_changed_since_the_last_call_travels_as_it_is_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moves = tool(counts)
+    first = pack(moves)
+    assert pack(moves) is first
+    monkeypatch.setitem(counts.__globals__, "COUNTER", 2)
+    work, schema = unpacked(pack(moves))
+    assert work(schema(), None) == 2
+    monkeypatch.setattr(counts, "__code__", plain.__code__)
+    work, schema = unpacked(pack(moves))
+    assert work(schema(), None) == 1

@@ -63,12 +63,16 @@ class Captured:
 
 @dataclass(slots=True)
 class Captures:
-    """The listing for one tool. ``is_own`` tells what travels by value; ``carry`` names values."""
+    """The listing for one tool. ``is_own`` tells what travels by value; ``carry`` names values.
+
+    ``values`` is everything that was looked at: the same objects again make the same listing.
+    """
 
     is_own: Callable[[Any], bool]
     carry: frozenset[str] = frozenset()
     items: list[Captured] = field(default_factory=list)
     by_reference: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
     _seen: set[int] = field(default_factory=set)
 
     @property
@@ -85,6 +89,7 @@ class Captures:
         if id(value) in self._seen and not isinstance(value, str | bytes):
             return
         self._seen.add(id(value))
+        self.values.append(value)
         if holds_secret(name, value):
             self._note(name, value, of, "looks like a secret, which never goes into a container")
         elif name in self.carry:
@@ -116,6 +121,7 @@ class Captures:
 
     def _add_function(self, function: types.FunctionType) -> None:
         of = function.__qualname__
+        self.values.append(function.__code__)
         if is_generated(function):
             # Their own state is nobody's data, but what they wrap is the author's.
             self._add_all(_wrapped_functions(function), of=of)

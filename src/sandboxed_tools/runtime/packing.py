@@ -12,9 +12,10 @@ import os
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from typing import Any, Final
 
 import cloudpickle
@@ -46,9 +47,14 @@ def pack(tool: AnyTool) -> bytes:
     problems = (*_homeless(captures, work, schema, modules), *captures.problems)
     if problems:
         raise _refused(tool, problems)
+    secrets = _own_secrets()
+    with _lock:
+        known = _packed.get(tool)
+    if known is not None and not names and known.is_of(captures.values, secrets):
+        return known.data
     try:
         with _by_value(modules):
-            packed = _dump((work, schema))
+            packed = _dump((work, schema), secrets)
     except (NotMovable, MemoryError):
         raise
     except RecursionError:
@@ -57,7 +63,37 @@ def pack(tool: AnyTool) -> bytes:
         raise _refused(tool, [f"something that it captures cannot travel: {error}"]) from error
     if len(packed) > MAX_PACKED_BYTES:
         raise _refused(tool, [f"it is {len(packed)} bytes; at most {MAX_PACKED_BYTES}"])
+    with _lock:
+        _packed[tool] = _Packed(packed, tuple(captures.values), secrets)
     return packed
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A pickle, and what it was made of: kept alive, so that no other object has its identity."""
+
+    data: bytes
+    values: tuple[Any, ...]
+    secrets: tuple[str, ...]
+
+    def is_of(self, values: list[Any], secrets: tuple[str, ...]) -> bool:
+        return (
+            self.secrets == secrets
+            and len(self.values) == len(values)
+            and all(one is other for one, other in zip(self.values, values, strict=True))
+        )
+
+
+_packed: weakref.WeakKeyDictionary[AnyTool, _Packed] = weakref.WeakKeyDictionary()
+
+
+def _own_secrets() -> tuple[str, ...]:
+    """Values of this process's variables that look like secrets."""
+    return tuple(
+        value
+        for name, value in os.environ.items()
+        if len(value) >= MIN_SECRET_CHARS and looks_secret(name, value)
+    )
 
 
 def _refused(tool: AnyTool, problems: Iterable[str]) -> NotMovable:
@@ -157,13 +193,9 @@ def _by_value(modules: frozenset[str]) -> Iterator[None]:
 class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
     """The net under the listing: sees every object that is packed, wherever it hides."""
 
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, secrets: tuple[str, ...]) -> None:
         super().__init__(file, protocol=5)
-        self._secrets = tuple(
-            value
-            for name, value in os.environ.items()
-            if len(value) >= MIN_SECRET_CHARS and looks_secret(name, value)
-        )
+        self._secrets = secrets
 
     def reducer_override(self, value: Any) -> Any:
         # Else a copy would travel, and no comparison with the real one would hold.
@@ -182,7 +214,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
             )
 
 
-def _dump(value: Any) -> bytes:
+def _dump(value: Any, secrets: tuple[str, ...]) -> bytes:
     with io.BytesIO() as file:
-        _Packer(file).dump(value)
+        _Packer(file, secrets).dump(value)
         return file.getvalue()
