@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sandboxed_tools.runtime.call_context import CallContext
 from sandboxed_tools.tool import Command, ExecResult, Tool, ToolInput
@@ -47,7 +47,7 @@ async def call_directly(
         Exception: whatever the tool's work raises, as it is.
     """
     # One object for ticket and call: parsing makes a new one.
-    tool_input = cast(InputT, tool.parse(raw_input))
+    tool_input = tool.parse(raw_input)
     ticket = issue_ticket(tool, tool_input)
     context = CallContext(
         ticket=ticket,
