@@ -6,14 +6,18 @@ import importlib
 import logging
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import anyio
 import typer
+from anyio import CancelScope
 
 from sandboxed_tools.builtin import SHIPPED
 from sandboxed_tools.cli import options
@@ -26,7 +30,7 @@ from sandboxed_tools.tool import AnyTool, Tool
 from sandboxed_tools.workspace import check_workspace
 
 if TYPE_CHECKING:
-    from sandboxed_tools.mcp import HttpAddress, ServerOptions
+    from sandboxed_tools.mcp import HttpAddress, PrivateEnds, ServerOptions
 
 __all__ = ["app"]
 
@@ -95,11 +99,13 @@ def mcp(
     """Serve the tools until the client has gone. Log lines go to standard error only."""
     if context.invoked_subcommand is not None:
         return
-    with errors_end_the_program(as_json=False):
+    with errors_end_the_program(as_json=False), ExitStack() as stack:
         _check_installed()
         # Imported late: the protocol's SDK takes longer to import than all of the rest.
-        from sandboxed_tools.mcp import HttpAddress, ServerOptions
+        from sandboxed_tools.mcp import HttpAddress, ServerOptions, private_ends
 
+        # Before anything of the user's is imported: it may print.
+        ends = stack.enter_context(private_ends()) if not http else None
         served = ServerOptions(
             tools=(*SHIPPED, *(tool for name in tools or () for tool in _tools_of(name))),
             workspaces=_checked(workspace or ()),
@@ -112,18 +118,29 @@ def mcp(
             asks=_asks(confirm_by, is_http=http),
         )
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-        anyio.run(_serve, served, HttpAddress.bind(host, port) if http else None)
+        anyio.run(_serve, served, ends or HttpAddress.bind(host, port))
 
 
-async def _serve(served: ServerOptions, address: HttpAddress | None) -> None:
-    from sandboxed_tools.mcp import Sessions, build_server, serve_http, serve_stdio
+async def _serve(served: ServerOptions, place: PrivateEnds | HttpAddress) -> None:
+    from sandboxed_tools.mcp import HttpAddress, Sessions, build_server, serve_http, serve_stdio
 
-    async with Sessions(served) as sessions:
-        server = build_server(sessions)
-        if address is None:
-            await serve_stdio(server)
-        else:
-            await serve_http(server, sessions, address, on_ready=lambda: _tell(address))
+    # Clients send SIGTERM soon after they have closed our input. What is being cleaned up then is
+    # cleaned up to its end: the signal is taken, and does not tear through it.
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with Sessions(served) as sessions, anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_on_signal, signals, tasks.cancel_scope)
+            server = build_server(sessions)
+            if isinstance(place, HttpAddress):
+                await serve_http(server, sessions, place, on_ready=partial(_tell, place))
+            else:
+                await serve_stdio(server, place)
+            tasks.cancel_scope.cancel()
+
+
+async def _cancel_on_signal(signals: AsyncIterator[signal.Signals], scope: CancelScope) -> None:
+    async for _ in signals:
+        scope.cancel()
+        return
 
 
 def _tell(address: HttpAddress) -> None:

@@ -23,6 +23,7 @@ from sandboxed_tools.mcp.live import LiveView
 from sandboxed_tools.mcp.results import error_result, tool_result
 from sandboxed_tools.mcp.sessions import Session
 from sandboxed_tools.runtime import CallResult, Toolbox
+from sandboxed_tools.tool import AnyTool
 
 __all__ = ["GONE", "call_tool"]
 
@@ -48,8 +49,10 @@ async def call_tool(
     try:
         async with session.call():
             box = await session.toolbox(ctx)
-            result = await _run(box, session, ctx, params)
-            return tool_result(result, kept=session.remember(result, box))
+            tool = _tool(box, params.name)
+            live = LiveView(ctx, tool=tool, log_level=session.log_level)
+            result = await _run(box, ctx, params, live)
+            return tool_result(result, tool=tool, kept=session.remember(result, box))
     except ToolNotFound as error:
         raise MCPError(types.INVALID_PARAMS, error.for_model) from error
     except PermissionDenied as error:
@@ -70,16 +73,18 @@ def _refused(params: types.CallToolRequestParams, error: SandboxedToolsError) ->
     return error_result(error)
 
 
+def _tool(box: Toolbox, name: str) -> AnyTool | None:
+    return next((tool for tool in box.tools if name in (tool.name, *tool.aliases)), None)
+
+
 async def _run(
-    box: Toolbox, session: Session, ctx: Context, params: types.CallToolRequestParams
+    box: Toolbox, ctx: Context, params: types.CallToolRequestParams, live: LiveView
 ) -> CallResult[Any]:
     """The call, beside whoever tells the client about it.
 
     Raises:
         SandboxedToolsError: as ``Toolbox.call``.
     """
-    live = LiveView(ctx, log_level=session.log_level)
-    live.tool = next((tool for tool in box.tools if tool.name == params.name), None)
     outcome: CallResult[Any] | SandboxedToolsError = CallCancelled("The client has gone.")
     # Nothing is raised in here: the group would wrap it.
     async with anyio.create_task_group() as tasks:

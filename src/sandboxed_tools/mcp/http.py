@@ -116,13 +116,21 @@ async def serve_http(
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
-    async with manager.run(), anyio.create_task_group() as tasks:
-        tasks.start_soon(sessions.close_idle_ones)
-        on_ready()
-        try:
-            await uvicorn.Server(config).serve(sockets=[address.socket])
-        finally:
-            tasks.cancel_scope.cancel()
+    listener = uvicorn.Server(config)
+    with address.socket:
+        async with manager.run(), anyio.create_task_group() as tasks:
+            tasks.start_soon(sessions.close_idle_ones)
+            on_ready()
+            try:
+                await listener.serve(sockets=[address.socket])
+            except anyio.get_cancelled_exc_class():
+                # A cancelled listener would leave its connections open.
+                listener.force_exit = True
+                with anyio.CancelScope(shield=True), anyio.move_on_after(_SHUTDOWN_S):
+                    await listener.shutdown(sockets=[address.socket])
+                raise
+            finally:
+                tasks.cancel_scope.cancel()
 
 
 class Guard:

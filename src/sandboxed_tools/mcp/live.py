@@ -42,8 +42,11 @@ _LEVELS: Final = (
 class LiveView:
     """The live view of one call. ``on_output`` and ``on_progress`` may be called by any thread."""
 
-    def __init__(self, ctx: ServerRequestContext[Any, Any], *, log_level: str) -> None:
+    def __init__(
+        self, ctx: ServerRequestContext[Any, Any], *, tool: AnyTool | None, log_level: str
+    ) -> None:
         self._ctx = ctx
+        self._tool = tool
         self._wants_output = LEVEL in allowed_log_levels(ctx.protocol_version, ctx.meta) and (
             _LEVELS.index(LEVEL) >= _LEVELS.index(log_level)
         )
@@ -59,7 +62,6 @@ class LiveView:
         }
         self._began = time.monotonic()
         self._told_at = self._began
-        self.tool: AnyTool | None = None
 
     def on_output(self, stream: Stream, data: bytes) -> None:
         with self._lock:
@@ -74,7 +76,7 @@ class LiveView:
 
     def on_progress(self, value: Any) -> None:
         """A value that the tool reported itself; the newest is told."""
-        text = self.tool.render_progress(value) if self.tool is not None else str(value)
+        text = self._tool.render_progress(value) if self._tool is not None else str(value)
         with self._lock:
             self._message = text
 

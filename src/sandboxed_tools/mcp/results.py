@@ -12,7 +12,8 @@ import mcp_types as types
 from sandboxed_tools.errors import InvalidInput, SandboxedToolsError
 from sandboxed_tools.mcp.resources import result_uri
 from sandboxed_tools.runtime import CallResult
-from sandboxed_tools.tool import ExecResult, for_terminal
+from sandboxed_tools.tool import AnyTool, ExecResult, for_terminal
+from sandboxed_tools.tool.vendor_schemas import gives_exec_result
 from sandboxed_tools.workspace.read_file import MediaContent
 
 __all__ = ["error_result", "tool_result"]
@@ -22,15 +23,17 @@ MAX_STREAM_CHARS: Final = 65_536
 """Of each stream in structured content: clients give that to a model as well."""
 
 
-def tool_result(result: CallResult[Any], *, kept: Path | None) -> types.CallToolResult:
-    """A finished call. ``kept`` is the file with the whole of a result that was too long.
+def tool_result(
+    result: CallResult[Any], *, tool: AnyTool | None, kept: Path | None
+) -> types.CallToolResult:
+    """A finished call of ``tool``. ``kept`` is the file with all of a result that was too long.
 
     It is an error when its command was ended for it (a limit, a signal); a command that ended by
     itself with another code than 0 is a result.
     """
     facts = _facts(result)
-    if isinstance(result.output, ExecResult):
-        structured = {**_exec(result.output), **facts}
+    if tool is not None and gives_exec_result(tool) and result.exec is not None:
+        structured = {**_exec(result.exec), **facts}
     else:
         structured = {"text": result.text, **facts}
     meta = {f"{META}{name.replace('_', '-')}": value for name, value in facts.items()}

@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
@@ -21,7 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-__all__ = ["MAX_LINE_BYTES", "serve_stdio"]
+__all__ = ["MAX_LINE_BYTES", "PrivateEnds", "private_ends", "serve_stdio"]
 
 log = logging.getLogger("sandboxed_tools.mcp")
 
@@ -34,26 +34,22 @@ _ATOMIC_BYTES: Final = 4096
 Incoming = SessionMessage | Exception
 
 
-async def serve_stdio(server: Server[object]) -> None:
-    """Serve the one client until it closes our standard input; its running calls end with it.
-
-    Meanwhile descriptor 0 reads nothing and 1 is standard error, so that neither a child nor a
-    stray print can get between the messages.
-    """
-    with _private_ends() as ends:
-        async with _messages(ends) as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
-
-
 @dataclass(frozen=True, slots=True)
-class _Ends:
+class PrivateEnds:
+    """Descriptors of what were standard input and output."""
+
     stdin: int
     stdout: int
 
 
 @contextmanager
-def _private_ends() -> Iterator[_Ends]:
-    ends = _Ends(os.dup(0), os.dup(1))
+def private_ends() -> Iterator[PrivateEnds]:
+    """Keep standard input and output for the messages alone.
+
+    Meanwhile descriptor 0 reads nothing and 1 is standard error, so that neither a child nor a
+    stray print can get between the messages.
+    """
+    ends = PrivateEnds(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.dup2(nothing, 0)
@@ -66,9 +62,15 @@ def _private_ends() -> Iterator[_Ends]:
             os.close(descriptor)
 
 
+async def serve_stdio(server: Server[Any], ends: PrivateEnds) -> None:
+    """Serve the one client until it closes our input; its running calls end with it."""
+    async with _messages(ends) as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
 @asynccontextmanager
 async def _messages(
-    ends: _Ends,
+    ends: PrivateEnds,
 ) -> AsyncIterator[
     tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 ]:
@@ -125,17 +127,22 @@ def _parsed(line: bytes | None) -> types.JSONRPCMessage | None:
     if not line.strip():
         return None
     try:
-        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError:
-        return _error(*_complaint(line))
+        return _complaint(line)
+    # The SDK takes a request whose id is neither text nor number for a notification, and would
+    # leave whoever waits for its answer waiting.
+    if isinstance(message, types.JSONRPCNotification) and b'"id"' in line:
+        return _complaint(line) if "id" in json.loads(line) else message
+    return message
 
 
-def _complaint(line: bytes) -> tuple[int, str]:
+def _complaint(line: bytes) -> types.JSONRPCError:
     try:
         json.loads(line)
     except (ValueError, RecursionError):
-        return types.PARSE_ERROR, "Parse error"
-    return types.INVALID_REQUEST, "Invalid request: not one JSON-RPC 2.0 message."
+        return _error(types.PARSE_ERROR, "Parse error")
+    return _error(types.INVALID_REQUEST, "Invalid request: not one JSON-RPC 2.0 message.")
 
 
 def _error(code: int, message: str) -> types.JSONRPCError:

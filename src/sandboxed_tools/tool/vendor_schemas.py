@@ -10,7 +10,14 @@ from sandboxed_tools.tool.interface import AnyTool
 from sandboxed_tools.tool.strict_schemas import ANTHROPIC, OPENAI, without_private_formats
 from sandboxed_tools.tool.worst_case import worst_case_hints
 
-__all__ = ["OpenAIApi", "to_anthropic", "to_json", "to_mcp", "to_openai"]
+__all__ = [
+    "OpenAIApi",
+    "gives_exec_result",
+    "to_anthropic",
+    "to_json",
+    "to_mcp",
+    "to_openai",
+]
 
 OpenAIApi = Literal["responses", "chat"]
 
@@ -56,7 +63,7 @@ def to_mcp(tool: AnyTool, *, has_network: bool = False) -> dict[str, Any]:
         "title": tool.user_facing_name(),
         "description": tool.description(),
         "inputSchema": tool.json_schema(),
-        "outputSchema": COMMAND_OUTPUT if _gives_exec_result(tool) else _text_output(),
+        "outputSchema": COMMAND_OUTPUT if gives_exec_result(tool) else _text_output(),
         "annotations": {
             "title": tool.user_facing_name(),
             "readOnlyHint": hints.read_only,
@@ -78,7 +85,8 @@ def to_json(tool: AnyTool) -> dict[str, Any]:
     }
 
 
-def _gives_exec_result(tool: AnyTool) -> bool:
+def gives_exec_result(tool: AnyTool) -> bool:
+    """Whether the tool's output is the result of its command, as :data:`COMMAND_OUTPUT` has it."""
     return tool.runs_commands and "map_result" not in tool.stated
 
 

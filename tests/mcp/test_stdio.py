@@ -1,0 +1,322 @@
+"""The server on standard input and output, by the SDK's own client, in both eras of MCP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import jsonschema
+import pytest
+from mcp import Client, MCPError
+from tests.mcp.serving import PROGRAM, stdio_server, texts
+
+ERAS = ["legacy", "auto"]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a\n")
+    return folder
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_shipped_tools_are_listed_with_closed_schemas_and_all_hints(
+    workspace: Path, era: str
+) -> None:
+    async with Client(stdio_server("-w", workspace), mode=era) as client:
+        tools = (await client.list_tools()).tools
+        assert {"Bash", "Read", "Write", "Edit", "Glob", "Grep"} <= {tool.name for tool in tools}
+        for tool in tools:
+            assert tool.input_schema["additionalProperties"] is False
+            assert tool.output_schema is not None
+            jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+            jsonschema.Draft202012Validator.check_schema(tool.output_schema)
+            hints = tool.annotations
+            assert hints is not None
+            assert None not in (
+                hints.read_only_hint,
+                hints.destructive_hint,
+                hints.idempotent_hint,
+                hints.open_world_hint,
+            )
+        assert client.server_info is not None
+        assert client.server_info.name == "sandboxed-tools"
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_contained_call_tells_where_it_ran_what_it_used_and_what_it_changed(
+    workspace: Path, era: str
+) -> None:
+    async with Client(stdio_server("-w", workspace), mode=era) as client:
+        result = await client.call_tool("Bash", {"command": "echo hi; echo new > made; exit 3"})
+        assert not result.is_error, "a command that fails is a result"
+        found = result.structured_content
+        assert (found["status"], found["exit_code"], found["stdout"]) == ("exited", 3, "hi\n")
+        assert found["placement"] == "container"
+        assert found["reasons"]
+        assert found["usage"]["memory_peak_bytes"] > 0
+        assert found["changes"]["decision"] == "held"
+        assert result.meta is not None
+        assert result.meta["sandboxed-tools/placement"] == "container"
+        assert result.meta["sandboxed-tools/changes"] == found["changes"]
+        assert "<untrusted" in texts(result)
+        assert not (workspace / "made").exists()
+
+        uri = f"sandboxed-tools://changes/{found['changes']['id']}"
+        assert [item.uri for item in (await client.list_resources()).resources] == [uri]
+        content = (await client.read_resource(uri)).contents[0]
+        assert "+new" in content.text  # type: ignore[union-attr]
+
+        again = await client.call_tool("Bash", {"command": "cat made && touch more"})
+        assert again.structured_content["stdout"] == "new\n", "the session sees its own changes"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_on_the_host_needs_no_engine(workspace: Path, era: str) -> None:
+    server = stdio_server("-w", workspace, env={"DOCKER_HOST": "unix:///nonexistent/engine.sock"})
+    async with Client(server, mode=era) as client:
+        result = await client.call_tool("Glob", {"pattern": "*.txt"})
+        assert not result.is_error
+        assert result.structured_content["placement"] == "host"
+        assert "a.txt" in result.structured_content["text"]
+        failed = await client.call_tool("Bash", {"command": "touch x"})
+        assert failed.is_error, "never on the host instead"
+        assert failed.meta is not None
+        assert failed.meta["sandboxed-tools/error"]["code"] == "engine_not_found"
+        assert not (workspace / "x").exists()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_wrong_input_is_a_result_that_names_the_field(workspace: Path, era: str) -> None:
+    async with Client(stdio_server("-w", workspace), mode=era) as client:
+        for wrong in ({}, {"pattern": 3}, {"pattern": "*", "extra": 1}, {"pattern": ["*"]}):
+            result = await client.call_tool("Glob", wrong)
+            assert result.is_error
+            assert result.meta is not None
+            assert result.meta["sandboxed-tools/error"]["fields"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_unknown_tool_is_an_error_of_the_protocol(workspace: Path, era: str) -> None:
+    async with Client(stdio_server("-w", workspace), mode=era) as client:
+        with pytest.raises(MCPError, match="no tool 'Nope'") as caught:
+            await client.call_tool("Nope", {})
+        assert caught.value.error.code == -32602
+
+
+@pytest.mark.engine
+async def test_output_is_shown_live_and_progress_is_told(workspace: Path) -> None:
+    seen: list[str] = []
+    told: list[float] = []
+    is_shown = anyio.Event()
+
+    async def on_log(params: Any) -> None:
+        seen.append(params.data)
+        is_shown.set()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+
+    server = stdio_server("-w", workspace)
+    async with Client(server, mode="legacy", logging_callback=on_log) as client:
+        fifo_like = "printf '\\033[31mfirst\\033[0m\\n'; while [ ! -e /tmp/go ]; do sleep 0.1; "
+        fifo_like += "[ $((n=n+1)) -gt 25 ] && touch /tmp/go; done; echo last"
+        result = await client.call_tool(
+            "Bash", {"command": fifo_like}, progress_callback=on_progress
+        )
+        assert result.structured_content["exit_code"] == 0
+    assert is_shown.is_set()
+    assert "".join(seen) == "first\nlast\n", "and no control sequence"
+    assert told
+    assert told == sorted(set(told)), "progress only grows"
+
+
+@pytest.mark.engine
+async def test_a_cancelled_call_ends_its_container(workspace: Path, api: Any) -> None:
+    from sandboxed_tools.tool.state import installation_id
+
+    started = anyio.Event()
+
+    async def on_log(params: Any) -> None:
+        started.set()
+
+    def running() -> list[Any]:
+        labels = {"label": f"sandboxed-tools.installation={installation_id()}"}
+        found = api.containers(filters=labels)
+        tops = [api.top(item["Id"]) for item in found]
+        return [
+            top for top in tops if any("sleep 987" in " ".join(p) for p in top["Processes"] or ())
+        ]
+
+    async with Client(
+        stdio_server("-w", workspace), mode="legacy", logging_callback=on_log
+    ) as client:
+        with anyio.move_on_after(60) as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(
+                    client.call_tool, "Bash", {"command": "touch x; echo started; sleep 987"}
+                )
+                await started.wait()
+                assert await anyio.to_thread.run_sync(running)
+                tasks.cancel_scope.cancel()
+        assert not scope.cancelled_caught
+        with anyio.fail_after(60):
+            await anyio.to_thread.run_sync(_wait_until_none, running)
+        assert (await client.call_tool("Glob", {"pattern": "*"})).is_error is False
+
+
+def _wait_until_none(running: Any) -> None:
+    import docker.errors
+
+    deadline = time.monotonic() + 50
+    while time.monotonic() < deadline:
+        try:
+            if not running():
+                return
+        except docker.errors.APIError:
+            pass  # one of them is just going
+        time.sleep(0.1)
+    raise AssertionError("the command still runs")
+
+
+@contextmanager
+def raw_server(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [*PROGRAM, *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
+        if process.poll() is None:
+            process.kill()
+        process.wait(60)
+
+
+def send(process: subprocess.Popen[bytes], *messages: bytes) -> None:
+    assert process.stdin is not None
+    for message in messages:
+        process.stdin.write(message + b"\n")
+    process.stdin.flush()
+
+
+def receive(process: subprocess.Popen[bytes]) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+INITIALIZE = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "raw", "version": "1"},
+        },
+    }
+).encode()
+INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+PING = b'{"jsonrpc":"2.0","id":"after","method":"ping"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"this is no JSON", -32700),
+        (b"\xff\xfe\x00", -32700),
+        (b"[" * 100_000, -32700),
+        (b"{}", -32600),
+        (b"[]", -32600),
+        (b'[{"jsonrpc":"2.0","id":9,"method":"ping"}]', -32600),
+        (b'{"jsonrpc":"1.0","id":9,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}', -32600),
+        (b"null", -32600),
+    ],
+)
+def test_what_is_no_message_is_answered_and_the_server_goes_on(line: bytes, code: int) -> None:
+    with raw_server() as process:
+        send(process, INITIALIZE)
+        assert receive(process)["id"] == 1
+        send(process, INITIALIZED, line, b"", PING)
+        answers = [receive(process), receive(process)]
+        assert [a["error"]["code"] for a in answers if "error" in a] == [code]
+        assert [a["id"] for a in answers if "result" in a] == ["after"]
+
+
+def test_a_line_of_a_hundred_megabytes_is_refused_in_bounded_memory() -> None:
+    with raw_server() as process:
+        send(process, INITIALIZE)
+        receive(process)
+        send(process, INITIALIZED)
+        assert process.stdin is not None
+        for _ in range(100):
+            process.stdin.write(b"x" * 1024 * 1024)
+        send(process, b"", PING)
+        answers = [receive(process), receive(process)]
+        assert [a["error"]["code"] for a in answers if "error" in a] == [-32600]
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        peak_kib = int(next(line for line in status.splitlines() if "VmHWM" in line).split()[1])
+        assert peak_kib < 400 * 1024
+
+
+@pytest.mark.parametrize("ending", ["end of input", signal.SIGTERM, signal.SIGINT])
+def test_the_server_ends_with_its_client_or_a_signal(ending: Any) -> None:
+    with raw_server() as process:
+        send(process, INITIALIZE)
+        receive(process)
+        assert process.stdin is not None
+        if ending == "end of input":
+            process.stdin.close()
+        else:
+            process.send_signal(ending)
+        code = process.wait(60)
+        assert code in (0, 130)
+
+
+def test_standard_output_holds_messages_only(tmp_path: Path) -> None:
+    module = tmp_path / "noisy.py"
+    module.write_text(
+        "import sys, os, subprocess\n"
+        "from sandboxed_tools import ToolInput, build_tool\n"
+        "class Nothing(ToolInput):\n    pass\n"
+        "def work(tool_input, ctx):\n"
+        "    print('stray'); os.write(1, b'stray\\n'); subprocess.run(['echo', 'stray'])\n"
+        "    return sys.stdin.read()\n"
+        "TOOLS = [build_tool(name='Noisy', description='x', input_schema=Nothing, call=work,\n"
+        "    is_read_only=True)]\n"
+        "print('stray on import')\n"
+    )
+    policy = tmp_path / "config" / "sandboxed-tools"
+    policy.mkdir(parents=True)
+    command = [*PROGRAM, "--tools", "noisy:TOOLS"]
+    messages = [INITIALIZE, INITIALIZED, b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}']
+    done = subprocess.run(
+        command,
+        input=b"\n".join(messages) + b"\n",
+        capture_output=True,
+        cwd=tmp_path,
+        env={**os.environ},
+        timeout=120,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[0]["id"] == 1
+    assert b"stray on import" in done.stderr
