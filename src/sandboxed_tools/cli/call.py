@@ -9,14 +9,18 @@ from typing import Annotated, Any
 import anyio
 import typer
 
+from sandboxed_tools.builtin import CodeResult
 from sandboxed_tools.cli import exit_codes, options
+from sandboxed_tools.cli.artifacts import show_artifacts
 from sandboxed_tools.cli.as_json import dump, exec_object, plain, reasons_list
 from sandboxed_tools.cli.confirm import terminal_confirmer
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
 from sandboxed_tools.cli.run import limits_of
 from sandboxed_tools.errors import InvalidInput
+from sandboxed_tools.inside.place import PYTHON_IMAGE
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
+from sandboxed_tools.tool import ExecResult
 
 __all__ = ["call", "parse_json"]
 
@@ -30,6 +34,7 @@ def call(
     ],
     workspace: options.Workspace = None,
     image: options.Image = None,
+    python_image: options.PythonImage = None,
     timeout: options.Timeout = None,
     memory: options.Memory = None,
     cpus: options.Cpus = None,
@@ -47,6 +52,7 @@ def call(
             workspace=workspace,
             session=session,
             image=image or DEFAULT_IMAGE,
+            python_image=python_image or PYTHON_IMAGE,
             limits=limits_of(timeout, memory, cpus, pids),
             policy=options.session_policy(trusted_workspace=trusted_workspace),
             confirmer=terminal_confirmer(),
@@ -56,6 +62,9 @@ def call(
         print_json(_object(result))
         return
     out().print(safe(result.shown))
+    if isinstance(result.output, CodeResult):
+        with errors_end_the_program(as_json=as_json):
+            show_artifacts(result.output.artifacts, call_id=result.call_id)
     first = result.placement.reasons[0].message
     stderr().print(safe(f"{result.tool}: {result.placement.where} ({first})", "dim"))
 
@@ -84,7 +93,10 @@ async def _call(box: Toolbox, tool: str, raw_input: object) -> CallResult[Any]:
 
 def _object(result: CallResult[Any]) -> dict[str, Any]:
     if result.exec is not None:
-        return {"tool": result.tool, **exec_object(result.exec, result.placement)}
+        item = {"tool": result.tool, **exec_object(result.exec, result.placement)}
+        if not isinstance(result.output, ExecResult):
+            item["output"] = json.loads(dump(plain(result.output)))
+        return item
     return {
         "tool": result.tool,
         "output": json.loads(dump(plain(result.output))),

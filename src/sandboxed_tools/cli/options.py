@@ -17,6 +17,7 @@ __all__ = [
     "Memory",
     "NetworkOption",
     "Pids",
+    "PythonImage",
     "Runtime",
     "SessionName",
     "Timeout",
@@ -43,6 +44,12 @@ SessionName = Annotated[
     typer.Option("--session", metavar="NAME", help="Go on with this session's held changes."),
 ]
 Image = Annotated[str | None, typer.Option("--image", help="The image of the container.")]
+PythonImage = Annotated[
+    str | None,
+    typer.Option(
+        "--python-image", help="The image of Python tools and code, as sandboxed-tools/data."
+    ),
+]
 Runtime = Annotated[
     str | None, typer.Option("--runtime", help="The engine's runtime, such as runsc.")
 ]
