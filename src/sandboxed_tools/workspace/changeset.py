@@ -21,7 +21,7 @@ from sandboxed_tools.workspace.digest import digest_file, open_to_read
 from sandboxed_tools.workspace.layers import Found, LowerTree, is_opaque, is_whiteout
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["folder_facts", "read_changes", "with_renames"]
+__all__ = ["entries_below", "folder_facts", "read_changes", "with_renames"]
 
 _SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 _DIGEST_BEFORE_BYTES: Final = 64 * 1024 * 1024
@@ -211,7 +211,7 @@ def folder_facts(lower: LowerTree, path: Parts, info: os.stat_result) -> FileFac
     """
     hasher = hashlib.sha256()
     entries, latest = 0, 0
-    for below, found in _below(lower, path):
+    for below, found in entries_below(lower, path):
         entries += 1
         identity = b""
         if not stat.S_ISDIR(found.st_mode):
@@ -222,7 +222,8 @@ def folder_facts(lower: LowerTree, path: Parts, info: os.stat_result) -> FileFac
     return replace(facts, ctime_ns=latest)
 
 
-def _below(lower: LowerTree, path: Parts) -> Iterator[tuple[Parts, os.stat_result]]:
+def entries_below(lower: LowerTree, path: Parts) -> Iterator[tuple[Parts, os.stat_result]]:
+    """Everything in a folder of the layers, by its names from there, parents first."""
     pending = [path]
     while pending:
         folder = pending.pop()

@@ -17,10 +17,10 @@ from typing import Final, Literal
 from sandboxed_tools.tool.foreign_text import for_terminal
 from sandboxed_tools.tool.process import ProcessName
 from sandboxed_tools.workspace.change import Change, ChangeSet, FileFacts, kind_of
-from sandboxed_tools.workspace.changeset import folder_facts
+from sandboxed_tools.workspace.changeset import entries_below, folder_facts
 from sandboxed_tools.workspace.digest import digest_file, open_to_read
 from sandboxed_tools.workspace.layers import Found, Layer, LowerTree
-from sandboxed_tools.workspace.protected import protected_reason
+from sandboxed_tools.workspace.protected import holds_protected, protected_reason
 from sandboxed_tools.workspace.spelling import Parts
 
 __all__ = ["Problem", "ProblemKind", "check_set", "later_edits"]
@@ -62,13 +62,18 @@ def check_set(
         LowerTree((Layer(workspace_fd),)) as host,
     ):
         changed = {change.path: change for change in change_set.changes}
+        # There are file systems that do not tell HEAD from head.
+        folded = {change.path.lower() for change in change_set.changes if change.after is not None}
 
         def was_there(parts: Parts) -> bool:
             return host.find(parts) is not None
 
         def is_there(parts: Parts) -> bool:
-            own = changed.get(b"/".join(parts))
-            return own.after is not None if own is not None else was_there(parts)
+            path = b"/".join(parts)
+            own = changed.get(path)
+            if own is not None:
+                return own.after is not None
+            return path.lower() in folded or was_there(parts)
 
         # A power cut may have left files without the content that was never synced.
         verified = change_set.boot == ProcessName.current().boot
@@ -88,9 +93,19 @@ def check_set(
             reason = protected_reason(
                 change, was_there=was_there, is_there=is_there, extra=protected
             )
+            if reason is None and protected and _removes_folder(change):
+                paths = (change.parts + below for below, _ in entries_below(host, change.parts))
+                if holds_protected(paths, protected):
+                    reason = "the policy protects something in it"
             if reason is not None:
                 problems.append(Problem(change.path, "protected", reason))
     return tuple(problems)
+
+
+def _removes_folder(change: Change) -> bool:
+    if change.before is None or change.before.kind != "folder":
+        return False
+    return change.after is None or change.after.kind != "folder"
 
 
 def later_edits(

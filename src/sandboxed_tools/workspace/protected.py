@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from sandboxed_tools.workspace.change import Change
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["Exists", "protected_reason"]
+__all__ = ["Exists", "holds_protected", "protected_reason"]
 
 _ANYWHERE: Final = (
     *(".husky", ".devcontainer", ".idea", ".vscode", ".fleet", ".zed", ".cargo"),
@@ -22,7 +22,16 @@ _ANYWHERE: Final = (
     *(".mise.toml", "rust-toolchain*", "*.pth", "sitecustomize.py", "usercustomize.py"),
     *(".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".gitmodules"),
     *(".devcontainer.json", "*.code-workspace", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua"),
-    *(".dir-locals.el",),
+    *(".dir-locals.el", ".dir-locals-2.el", ".lvimrc", ".local.vimrc", ".helix", ".vs", ".nova"),
+    *(".kateproject*", ".vimspector.json", ".gdbinit", ".lldbinit"),
+    # Other version controls have hooks and aliases in their repositories, too.
+    *(".hg", ".jj", ".bzr", ".pijul", "_darcs"),
+    *(".githooks", ".git-hooks", ".huskyrc*", ".simple-git-hooks*", ".overcommit.yml"),
+    *("lefthook.*", ".lefthook.*", "lefthook-local.*", ".lefthook-local.*", ".yarn/releases"),
+    *(".yarn/plugins", ".bundle", ".mise", "mise.*.toml", ".mise.*.toml", "mise/config*.toml"),
+    # Interpreters that read a file of the folder in which they are started.
+    *(".rprofile", ".renviron", ".rdata", ".irbrc", ".pryrc", ".ghci", ".ocamlinit", ".iex.exs"),
+    ".erlang",
 )
 _START_UP: Final = (
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"),
@@ -35,7 +44,9 @@ _AGENTS: Final = (
     *("agents.md", "gemini.md", ".gemini", ".codex", ".cursor", ".cursorrules", ".windsurf"),
     *(".windsurfrules", ".aider*", ".continue", ".copilot", "copilot-instructions.md", ".roo"),
     *(".roomodes", ".clinerules", ".kiro", ".opencode", "opencode.json", ".goosehints", ".junie"),
-    *(".amazonq", "sandboxed-tools.toml", "defaults.lock"),
+    *(".amazonq", ".agents", ".agent", "agent.md", "agents.override.md", ".qwen", "qwen.md"),
+    *(".crush", ".crush.json", "crush.json", "crush.md", ".trae", ".augment*", ".kilocode*"),
+    *(".openhands", ".factory", "warp.md", ".rules", "sandboxed-tools.toml", "defaults.lock"),
 )
 _CI: Final = (
     *(".github/workflows", ".github/actions", ".gitlab-ci.yml", ".gitlab-ci", ".circleci"),
@@ -48,6 +59,11 @@ _GIT_ORDINARY: Final = (
     ["packed-refs"],
 )
 """What every commit writes, as the one name that follows ``.git``."""
+
+_IN_REPOSITORY: Final = frozenset(
+    ["head", "objects", "refs", "commondir", "config", "config.worktree", "hooks", "info"]
+)
+"""What makes a folder of any name a repository (gitrepository-layout(5)), or configures it."""
 
 Exists = Callable[[Parts], bool]
 
@@ -63,13 +79,12 @@ def protected_reason(
     """
     text = change.path.decode("utf-8", "surrogateescape").casefold()
     names = text.split("/")
-    for index, name in enumerate(names):
-        if name == ".git":
-            had_repository = was_there((*change.parts[: index + 1], b"HEAD"))
-            if not had_repository or names[index + 1 : index + 2] not in _GIT_ORDINARY:
-                return "it belongs to a git repository's configuration, or makes a repository"
+    if _configures_git(change, names, was_there=was_there, is_there=is_there):
+        return "it belongs to a git repository's configuration, or makes a repository"
     if _leaves(change):
         return "it is a link that leaves the workspace"
+    if _is_link(change) and _on_the_way((*_ANYWHERE, *_CI, *extra)).search(text) is not None:
+        return "it is a link in the place of a folder that holds what is protected"
     for patterns, reason in (
         (_ANYWHERE, "a tool runs it, or is configured by it, when the project is opened"),
         (_START_UP, "a shell or a tool reads it when it starts"),
@@ -83,6 +98,64 @@ def protected_reason(
         if name in ("bin", "scripts") and is_there((*change.parts[:index], b"pyvenv.cfg")):
             return "it is a program of a virtual environment"
     return None
+
+
+def holds_protected(names: Iterable[Parts], extra: tuple[str, ...]) -> bool:
+    """Whether a policy protects any of these paths, as when a folder goes with all it holds."""
+    if not extra:
+        return False
+    pattern = _pattern(extra)
+    return any(
+        pattern.search(b"/".join(parts).decode("utf-8", "surrogateescape").casefold()) is not None
+        for parts in names
+    )
+
+
+def _configures_git(
+    change: Change, names: list[str], *, was_there: Exists, is_there: Exists
+) -> bool:
+    for index, name in enumerate(names):
+        if name == ".git":
+            folder, below = change.parts[: index + 1], names[index + 1 :]
+            if not was_there((*folder, b"HEAD")):
+                return True
+        elif name in _IN_REPOSITORY and _is_repository(change.parts[:index], is_there):
+            # A bare repository: git takes any folder for one that is laid out so.
+            folder, below = change.parts[:index], names[index:]
+            if not _is_repository(folder, was_there):
+                return True
+        else:
+            continue
+        if below[:1] not in _GIT_ORDINARY or below[:2] == ["objects", "info"]:
+            return True
+        # Through a link git would write what it logs and packs somewhere else.
+        if _is_link(change):
+            return True
+    return False
+
+
+def _is_repository(folder: Parts, exists: Exists) -> bool:
+    if not exists((*folder, b"HEAD")):
+        return False
+    has_own = exists((*folder, b"objects")) and exists((*folder, b"refs"))
+    return has_own or exists((*folder, b"commondir"))
+
+
+def _is_link(change: Change) -> bool:
+    return change.after is not None and change.after.kind == "symlink"
+
+
+@functools.cache
+def _on_the_way(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds a path that ends where the last name of one of these patterns is still to come."""
+    heads = {
+        pattern.rsplit("/", count)[0]
+        for pattern in patterns
+        for count in range(1, pattern.strip("/").count("/") + 1)
+    }
+    return re.compile(
+        f"{_pattern(tuple(sorted(heads))).pattern}\\Z" if heads else "(?!)", re.DOTALL
+    )
 
 
 @functools.cache

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from sandboxed_tools.tool.mounts import WorkspaceMount
 from sandboxed_tools.workspace.apply import apply_set
 from sandboxed_tools.workspace.change import Change, FileFacts
 from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.protected import protected_reason
 from sandboxed_tools.workspace.spelling import Parts
+from sandboxed_tools.workspace.views import WorkspaceViews
 
-from .conftest import Call, picture
+from .conftest import USER, Call, picture, run_on
 
 PROTECTED = [
     *(
@@ -47,6 +49,8 @@ PROTECTED = [
     *(".pre-commit-config.yaml", "rust-toolchain", "rust-toolchain.toml", "lib/evil.pth"),
     *("sitecustomize.py", "src/sitecustomize.py", "sandboxed-tools.toml", "defaults.lock"),
     *(".git\n/x/.git/config", "a/.gitmodules"),
+    *(".hg/hgrc", ".jj/repo/config.toml", ".githooks/pre-commit", "lefthook.toml", ".Rprofile"),
+    *(".yarn/releases/yarn.cjs", "mise.local.toml", ".helix/languages.toml", "mise/config.toml"),
 ]
 ORDINARY = [
     *("src/main.py", "git/config", ".gitignore", ".github/README.md", "envrc", "README.md"),
@@ -60,16 +64,20 @@ def reason(
     *,
     target: bytes | None = None,
     exists: tuple[str, ...] = (),
+    afterwards: tuple[str, ...] | None = None,
     extra: tuple[str, ...] = (),
 ) -> str | None:
     kind = "file" if target is None else "symlink"
     after = FileFacts(kind, 0o644, 1, 1, 1, 1, target=target)  # type: ignore[arg-type]
 
-    def there(parts: Parts) -> bool:
+    def was_there(parts: Parts) -> bool:
         return b"/".join(parts).decode() in exists
 
+    def is_there(parts: Parts) -> bool:
+        return b"/".join(parts).decode() in (exists if afterwards is None else afterwards)
+
     change = Change(path.encode(), "added", None, after)
-    return protected_reason(change, was_there=there, is_there=there, extra=extra)
+    return protected_reason(change, was_there=was_there, is_there=is_there, extra=extra)
 
 
 @pytest.mark.parametrize("path", PROTECTED)
@@ -101,6 +109,35 @@ def test_what_a_commit_writes_is_ordinary_in_a_repository_that_was_there(name: s
     assert reason(f"sub/.git/{name}", exists=("sub/.git/HEAD",)) is None
     assert reason(f"sub/.git/{name}") is not None
     assert reason(f"sub/.git/modules/x/{name}", exists=("sub/.git/HEAD",)) is not None
+
+
+@pytest.mark.parametrize("name", ["objects/info/alternates", "config", "hooks/x", "info/x"])
+def test_what_leads_elsewhere_in_a_repository_is_protected(name: str) -> None:
+    assert reason(f".git/{name}", exists=(".git/HEAD",)) is not None
+
+
+def test_a_link_in_a_repository_is_protected() -> None:
+    assert reason(".git/logs/HEAD", target=b"../hooks/x", exists=(".git/HEAD",)) is not None
+
+
+@pytest.mark.parametrize("own", [("objects", "refs"), ("commondir",)])
+def test_a_folder_that_is_laid_out_as_a_repository_is_protected(own: tuple[str, ...]) -> None:
+    after = tuple(f"a/b/{name}" for name in ("HEAD", "config", *own))
+    for name in ("HEAD", "config", "hooks/post-checkout", *own):
+        assert reason(f"a/b/{name}", exists=(), afterwards=after) is not None
+        assert reason(f"a/b/{name}", exists=(), afterwards=after[1:]) is None
+    assert reason("a/b/other", exists=(), afterwards=after) is None
+    assert reason("a/b/objects/aa/bb", exists=after, afterwards=after) is None
+    assert reason("a/b/config", exists=after, afterwards=after) is not None
+
+
+def test_a_link_in_the_place_of_a_folder_above_is_protected() -> None:
+    assert reason(".github", target=b"evil") is not None
+    assert reason("x/.GitHub", target=b"evil") is not None
+    assert reason(".github/x", target=b"evil") is None
+    assert reason("infra/prod", target=b"evil", extra=("infra/prod/*.yml",)) is not None
+    assert reason("infra", target=b"evil", extra=("infra/prod/*.yml",)) is not None
+    assert reason("infra") is None
 
 
 @pytest.mark.parametrize(
@@ -179,3 +216,41 @@ def test_a_commit_in_an_existing_repository_is_applied_and_a_hook_is_not(
     assert log.stdout.split() == ["second", "first"]
     hooked = call("echo evil > .git/hooks/post-checkout", changes="apply")
     assert hooked.summary.decision == "held"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts overlays")
+def test_a_repository_without_a_git_folder_is_held_because_git_runs_what_it_configures(
+    call: Call, workspace: Path, store: ChangeStore, tmp_path: Path
+) -> None:
+    proof = tmp_path / "proof"
+    script = (
+        "mkdir -p sub/objects sub/refs; cd sub; echo ref: refs/heads/m > HEAD;"
+        "git config -f config core.bare false; git config -f config core.worktree .;"
+        "git config -f config core.repositoryformatversion 0;"
+        f"git config -f config core.fsmonitor 'touch {proof}; false'"
+    )
+    called = call(script, changes="apply")
+    assert (called.output, called.summary.decision) == ("", "held")
+    assert apply_set(store, called.id, allow_protected=True).done
+    subprocess.run(["git", "status"], cwd=workspace / "sub", capture_output=True, check=False)
+    assert proof.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts overlays")
+@pytest.mark.parametrize(
+    "script",
+    ["rm -r src", "mv src other", "rm -r src; ln -s docs src", "rm -r src; echo x > src"],
+)
+def test_what_a_policy_protects_does_not_go_with_the_folder_above(
+    script: str, state: Path, workspace: Path
+) -> None:
+    before = picture(workspace)
+    views = WorkspaceViews(protected=("deep/data.bin",))
+    view = views.open(WorkspaceMount(workspace, changes="apply"), USER)
+    try:
+        assert view.begin()
+        assert run_on(view, script) == ""
+        assert view.settle(ended_by_itself=True).decision == "held"
+    finally:
+        view.close()
+    assert picture(workspace) == before
