@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from sandboxed_tools.sandbox.docker.live import MAX_WAITING_BYTES, LiveView
 from sandboxed_tools.tool.result import Stream
 
@@ -47,3 +49,18 @@ def test_sink_that_raises_is_called_once() -> None:
     live.close(timeout_s=10)
     assert calls == [b"0"]
     assert isinstance(live.error, KeyError)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_finish_is_called_after_the_last_piece_also_when_the_sink_raises(is_broken: bool) -> None:
+    seen: list[bytes] = []
+
+    def sink(_stream: Stream, data: bytes) -> None:
+        seen.append(data)
+        if is_broken:
+            raise KeyError("broken")
+
+    live = LiveView(sink, finish=lambda: seen.append(b"finished"))
+    live.put("stdout", b"piece")
+    live.close(timeout_s=10)
+    assert seen == [b"piece", b"finished"]

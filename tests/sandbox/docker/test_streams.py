@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import anyio
 import psutil
 import pytest
-from tests.sandbox.docker.running import Run
+from tests.sandbox.docker.running import ENV, Run
 
 from sandboxed_tools.errors import InvalidInput
+from sandboxed_tools.sandbox.contract import SandboxSpec
+from sandboxed_tools.sandbox.docker.backend import DockerSandbox
 from sandboxed_tools.sandbox.docker.protocol import WINDOW_BYTES
+from sandboxed_tools.tool.command import Command
+from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import Stream
 
 pytestmark = pytest.mark.engine
@@ -214,3 +221,20 @@ def test_gigabyte_without_a_newline_leaves_memory_flat(run: Run) -> None:
     result = run("head -c 1073741824 /dev/zero", output_total_bytes="2g", wall_s=120)
     assert (result.status, result.stdout_bytes) == ("exited", 1 << 30)
     assert process.memory_info().rss - before < 32 * MIB
+
+
+def test_whole_output_goes_into_files_when_asked(
+    sandbox: DockerSandbox, base_image: str, tmp_path: Path
+) -> None:
+    spec = SandboxSpec(base_image, limits=Limits.of(output_kept_bytes="4k", wall_s=60))
+    command = Command(("bash", "-c", "seq 200000; echo error >&2; exit 3"), env=ENV)
+    run = functools.partial(sandbox.run, spill=tmp_path)
+    result = anyio.run(run, spec, command)
+    assert (result.exit_code, result.truncated, result.warnings) == (3, True, ())
+    expected = b"".join(b"%d\n" % number for number in range(1, 200_001))
+    assert (tmp_path / "stdout").read_bytes() == expected
+    assert (tmp_path / "stderr").read_bytes() == b"error\n"
+    assert (tmp_path / "stdout").stat().st_mode & 0o777 == 0o600
+    # Nothing is replaced, and no link is followed.
+    with pytest.raises(FileExistsError):
+        anyio.run(run, spec, command)

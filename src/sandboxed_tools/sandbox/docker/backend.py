@@ -137,10 +137,15 @@ class DockerSandbox:
         *,
         stop: StopRequest | None = None,
         caller: Caller = NOBODY,
+        spill: Path | None = None,
     ) -> ExecResult:
         """See :meth:`sandbox.contract.Sandbox.run`. ``stop`` ends the call with a result.
 
+        ``spill`` is a folder of the caller's: the whole output goes into its new files ``stdout``
+        and ``stderr``; a warning of the result says when they are not whole.
+
         Raises:
+            OSError: the files of ``spill`` are there already, or cannot be made.
             Overloaded: no place for the call, for this ``caller`` or at all.
             ConfigurationError: a program waits for the call, and the command is another.
         """
@@ -156,6 +161,7 @@ class DockerSandbox:
             stdin=feed,
             sink=on_output,
             caller=caller,
+            spill=spill,
         )
         self._register(call)
         if stop is not None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, Protocol
 
 from sandboxed_tools.errors import SandboxUnavailable
@@ -25,6 +26,7 @@ from sandboxed_tools.sandbox.docker.outcome import EngineState, Outcome, classif
 from sandboxed_tools.sandbox.docker.protocol import begin_frame, call_frames, new_mark
 from sandboxed_tools.sandbox.docker.pump import Ending, Pump, Pumped
 from sandboxed_tools.sandbox.docker.quiet import Quiet
+from sandboxed_tools.sandbox.docker.spill import SpillFiles
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
@@ -85,6 +87,7 @@ class Call:
         stdin: StdinFeed | None,
         sink: OutputSink | None,
         caller: Caller,
+        spill: Path | None = None,
     ) -> None:
         self._command = command
         self._mould = mould
@@ -93,6 +96,7 @@ class Call:
         self._stdin = stdin
         self._sink = sink
         self.caller = caller
+        self._spill = spill
         self.began_at = time.time()
         self.image = ""
         self.state: Literal["waiting", "starting", "running"] = "waiting"
@@ -218,6 +222,10 @@ class Call:
                 )
             )
         with contextlib.ExitStack() as stack:
+            spill: LiveView | None = None
+            if self._spill is not None:
+                files = SpillFiles(self._spill)
+                spill = LiveView(files.write, finish=files.close)
             pump = Pump(
                 container.connection,
                 limits=limits,
@@ -226,6 +234,7 @@ class Call:
                 stdin=self._stdin,
                 channel=self._command.channel,
                 live=LiveView(self._sink) if self._sink is not None else None,
+                spill=spill,
                 on_stuck=lambda: self._kill_later(container),
                 heartbeat_s=self._around.heartbeat_s if framed else None,
             )
@@ -290,6 +299,8 @@ class Call:
             warnings += view.warnings
             if exceeds(view, limits):
                 hit.add("disk")
+        if self._spill is not None and not pumped.is_spilled:
+            warnings.append("the files with the whole output are not whole")
         if pumped.live_error is not None:
             warnings.append("the function for live output raised and was not called again")
         elif pumped.live_dropped_bytes:

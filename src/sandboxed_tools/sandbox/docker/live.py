@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from sandboxed_tools.sandbox.contract import OutputSink
 from sandboxed_tools.tool.result import Stream
@@ -22,11 +23,13 @@ class LiveView:
 
     The pump that reads the engine must never wait (a stalled reader of an attach stream blocks the
     engine for that container), so when the sink falls ``MAX_WAITING_BYTES`` behind, new pieces are
-    dropped here and counted. A sink that raises is not called again.
+    dropped here and counted. A sink that raises is not called again. ``finish`` is called on the
+    same thread after the last piece.
     """
 
-    def __init__(self, sink: OutputSink) -> None:
+    def __init__(self, sink: OutputSink, *, finish: Callable[[], None] = lambda: None) -> None:
         self._sink = sink
+        self._finish = finish
         self._waiting: deque[tuple[Stream, bytes]] = deque()
         self._waiting_bytes = 0
         self._condition = threading.Condition()
@@ -59,6 +62,12 @@ class LiveView:
             self._waiting_bytes = 0
 
     def _run(self) -> None:
+        try:
+            self._hand_on()
+        finally:
+            self._finish()
+
+    def _hand_on(self) -> None:
         while True:
             with self._condition:
                 while not self._waiting and not self._closed:

@@ -61,6 +61,7 @@ class Pumped:
     collectors: dict[Stream, OutputCollector]
     live_error: BaseException | None = None
     live_dropped_bytes: int = 0
+    is_spilled: bool = False
 
 
 class Pump:
@@ -82,6 +83,7 @@ class Pump:
         stdin: StdinFeed | None,
         channel: FrameChannel | None = None,
         live: LiveView | None = None,
+        spill: LiveView | None = None,
         on_stuck: Callable[[], None],
         heartbeat_s: float | None = None,
     ) -> None:
@@ -91,6 +93,7 @@ class Pump:
         self._stdin = stdin
         self._channel = channel
         self._live = live
+        self._spill = spill
         self._on_stuck = on_stuck
         self._heartbeat_s = heartbeat_s
         self._outbox: deque[memoryview] = deque([memoryview(start_frames)] if start_frames else [])
@@ -131,6 +134,18 @@ class Pump:
 
     def run(self) -> Pumped:
         """Send, receive, keep the clocks; returns when the call is over or past its deadline."""
+        try:
+            self._converse()
+        finally:
+            run_s = time.monotonic() - self._started
+            if self._stdin is not None:
+                self._stdin.abandon()
+            for view in (self._live, self._spill):
+                if view is not None:
+                    view.close(timeout_s=1.5 if self._ending == "ended" else 0.1)
+        return self._result(run_s)
+
+    def _converse(self) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
@@ -142,19 +157,13 @@ class Pump:
             finally:
                 with self._lock:
                     self._bell = None
-                if self._stdin is not None:
-                    self._stdin.abandon()
-        return self._result()
-
-    def _result(self) -> Pumped:
         for name, scanner in self._scanners.items():
             if name not in self._ended:
                 self._keep(name, scanner.finish())
         if self._channel is not None:
             self._print("stdout", self._channel.finish())
-        run_s = time.monotonic() - self._started
-        if self._live is not None:
-            self._live.close(timeout_s=2.0 if self._ending == "ended" else 0.1)
+
+    def _result(self, run_s: float) -> Pumped:
         return Pumped(
             ending=self._ending or "lost",
             report=self._report,
@@ -162,6 +171,8 @@ class Pump:
             collectors=self._collectors,
             live_error=self._live.error if self._live else None,
             live_dropped_bytes=self._live.dropped_bytes if self._live else 0,
+            is_spilled=self._spill is not None
+            and not (self._spill.error or self._spill.dropped_bytes),
         )
 
     # ---- the loop ----
@@ -344,5 +355,6 @@ class Pump:
         if not data:
             return
         self._collectors[name].feed(data)
-        if self._live is not None:
-            self._live.put(name, data)
+        for view in (self._live, self._spill):
+            if view is not None:
+                view.put(name, data)
