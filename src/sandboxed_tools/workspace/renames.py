@@ -1,16 +1,23 @@
-"""Renames that never overwrite: to a name that is free, or in exchange with what is there."""
+"""Renames that never overwrite: to a name that is free, or in exchange with what is there.
+
+renameat2(2) does either in one step. Some file systems (NFS, older ZFS) cannot; there an exchange
+takes three renames, and :func:`repair` makes good what a crash between them left.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import os
+from collections.abc import Callable
 from typing import Final
 
-__all__ = ["exchange", "exchange_names", "move"]
+__all__ = ["exchange", "exchange_names", "move", "repair"]
 
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
+_UNSUPPORTED: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 _SYSCALLS: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "armv7l": 382, "s390x": 347}
 """renameat2(2) by machine, for a C library that does not wrap it (musl)."""
 
@@ -23,20 +30,60 @@ def move(name: bytes, source_fd: int, target_fd: int) -> None:
     Raises:
         OSError: EEXIST where it is taken, EXDEV between file systems, and as rename(2).
     """
-    _rename(source_fd, name, target_fd, name, _NOREPLACE)
+    try:
+        _rename(source_fd, name, target_fd, name, _NOREPLACE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        if _exists(target_fd, name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        os.rename(name, name, src_dir_fd=source_fd, dst_dir_fd=target_fd)
 
 
-def exchange(name: bytes, first_fd: int, second_fd: int) -> None:
-    """Let two folders swap what they hold under a name, whatever kinds they are, in one step.
+def exchange(
+    name: bytes, kept_fd: int, shown_fd: int, *, between: Callable[[], None] | None = None
+) -> None:
+    """Let two folders swap what they hold under a name, whatever kinds they are.
+
+    One step where the file system can. Elsewhere the name is missing in ``shown_fd`` for a moment,
+    and ``between`` is called before each of the further renames.
 
     Raises:
-        OSError: ENOENT where one is missing, EINVAL where the file system cannot, as rename(2).
+        OSError: ENOENT where one is missing, and as rename(2).
     """
-    _rename(first_fd, name, second_fd, name, _EXCHANGE)
+    try:
+        _rename(kept_fd, name, shown_fd, name, _EXCHANGE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+    else:
+        return
+    aside = _aside(name)
+    between = between or (lambda: None)
+    os.rename(name, aside, src_dir_fd=shown_fd, dst_dir_fd=kept_fd)
+    between()
+    os.rename(name, name, src_dir_fd=kept_fd, dst_dir_fd=shown_fd)
+    between()
+    os.rename(aside, name, src_dir_fd=kept_fd, dst_dir_fd=kept_fd)
+
+
+def repair(name: bytes, kept_fd: int, shown_fd: int) -> None:
+    """Take back or finish an exchange that was cut off between its renames; else do nothing."""
+    aside = _aside(name)
+    if not _exists(kept_fd, aside):
+        return
+    if not _exists(shown_fd, name):
+        os.rename(aside, name, src_dir_fd=kept_fd, dst_dir_fd=shown_fd)
+    elif not _exists(kept_fd, name):
+        os.rename(aside, name, src_dir_fd=kept_fd, dst_dir_fd=kept_fd)
 
 
 def exchange_names(dir_fd: int, first: bytes, second: bytes) -> None:
-    """Let two entries of one folder swap their names, in one step. Raises as :func:`exchange`."""
+    """Let two entries of one folder swap their names, in one step.
+
+    Raises:
+        OSError: EINVAL where the file system cannot, and as rename(2).
+    """
     _rename(dir_fd, first, dir_fd, second, _EXCHANGE)
 
 
@@ -53,3 +100,15 @@ def _rename(source_fd: int, source: bytes, target_fd: int, target: bytes, flags:
     if result:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), os.fsdecode(source))
+
+
+def _aside(name: bytes) -> bytes:
+    return b".aside-" + hashlib.blake2b(name, digest_size=12).hexdigest().encode()
+
+
+def _exists(dir_fd: int, name: bytes) -> bool:
+    try:
+        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Self
 from sandboxed_tools.workspace.change import Change
 from sandboxed_tools.workspace.confined import ConfinedTree
 from sandboxed_tools.workspace.layers import confined, is_whiteout
-from sandboxed_tools.workspace.renames import exchange, move
+from sandboxed_tools.workspace.renames import exchange, move, repair
 from sandboxed_tools.workspace.spelling import Parts
 
 __all__ = ["Blocked", "Folders", "Identity", "OnStep", "Step", "StepKind", "steps_for"]
@@ -85,6 +85,8 @@ class Step:
             return
         name = self.parts[-1]
         upper, host = folders.pair(self.parts[:-1])
+        if self.kind == "swap":
+            repair(name, upper, host)
         staged, present = _identity(upper, name), _identity(host, name)
         if self.kind == "remove":
             self._take_out(upper, host, on_step)
@@ -95,7 +97,7 @@ class Step:
             move(name, upper, host)
         elif self.kind == "swap" and (staged, present) == (self.staged, self.present):
             on_step()
-            exchange(name, upper, host)
+            exchange(name, upper, host, between=on_step)
         else:
             raise Blocked(self.path)
 
@@ -106,6 +108,8 @@ class Step:
             return
         name = self.parts[-1]
         upper, host = folders.pair(self.parts[:-1])
+        if self.kind == "swap":
+            repair(name, upper, host)
         staged, present = _identity(upper, name), _identity(host, name)
         if self.kind == "remove":
             self._put_back(upper, host, on_step)
@@ -116,7 +120,7 @@ class Step:
             move(name, host, upper)
         elif self.kind == "swap" and (staged, present) == (self.present, self.staged):
             on_step()
-            exchange(name, upper, host)
+            exchange(name, upper, host, between=on_step)
         else:
             raise Blocked(self.path)
 

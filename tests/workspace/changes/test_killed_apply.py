@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import warnings
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sandboxed_tools.workspace import renames
 from sandboxed_tools.workspace.apply import apply_set, recover, undo_set
 from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.steps import OnStep
@@ -54,6 +56,18 @@ def killed_at(step: int, work: Callable[[OnStep], object]) -> bool:
     return os.WIFSIGNALED(status)
 
 
+@pytest.fixture(params=["renameat2", "rename"])
+def _renaming(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also as on a file system that cannot exchange names, such as NFS."""
+    if request.param == "rename":
+
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EINVAL, "as NFS answers")
+
+        monkeypatch.setattr(renames, "_rename", refuse)
+
+
+@pytest.mark.usefixtures("_renaming")
 def test_an_apply_that_was_killed_is_finished_or_has_not_begun(
     call: Call, workspace: Path, store: ChangeStore
 ) -> None:
@@ -79,6 +93,7 @@ def test_an_apply_that_was_killed_is_finished_or_has_not_begun(
     assert reached >= 12
 
 
+@pytest.mark.usefixtures("_renaming")
 def test_an_undo_that_was_killed_is_finished_or_has_not_begun(
     call: Call, workspace: Path, store: ChangeStore
 ) -> None:
