@@ -255,6 +255,10 @@ async def test_a_tool_that_cannot_be_shown_is_not_confirmed() -> None:
         ("sub/.VSCODE/tasks.json", "ask"),
         ("sandboxed-tools.toml", "ask"),
         ("secret/key", "ask"),
+        ("src/config/settings.py", "allow"),
+        ("src/HEAD", "allow"),
+        ("bare/HEAD", "ask"),
+        ("tools/bin/x", "ask"),
     ],
 )
 def test_accept_edits_accepts_ordinary_files_of_the_workspace_and_nothing_else(
@@ -262,6 +266,8 @@ def test_accept_edits_accepts_ordinary_files_of_the_workspace_and_nothing_else(
 ) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "link").symlink_to("/etc/passwd")
+    (tmp_path / "bare" / "objects").mkdir(parents=True)
+    (tmp_path / "bare" / "refs").mkdir()
 
     def editor(**stated: Any) -> AnyTool:
         return build_tool(

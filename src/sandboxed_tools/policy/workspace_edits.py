@@ -11,6 +11,7 @@ from sandboxed_tools.policy.settings import Policy
 from sandboxed_tools.tool import AnyTool, Flags, ToolInput
 from sandboxed_tools.workspace.change import Change
 from sandboxed_tools.workspace.protected import protected_reason
+from sandboxed_tools.workspace.spelling import Parts
 
 __all__ = ["edits_only_the_workspace"]
 
@@ -53,11 +54,20 @@ def _is_ordinary(path: os.PathLike[str], policy: Policy, scope: Scope) -> bool:
             return False
         names = os.fsencode(spelling[len(workspace.rstrip("/")) + 1 :])
         change = Change(names, "modified", before=None, after=None)
-        # Whatever is asked about a repository or a virtual environment counts against the path.
+
+        def is_there(parts: Parts, edited: bytes = names) -> bool:
+            # Whatever is asked about a virtual environment counts against the path.
+            path = b"/".join(parts)
+            return (
+                parts[-1] == b"pyvenv.cfg"
+                or (edited + b"/").startswith(path + b"/")
+                or os.path.lexists(os.path.join(os.fsencode(workspace), path))
+            )
+
         reason = protected_reason(
             change,
             was_there=lambda _: False,
-            is_there=lambda _: True,
+            is_there=is_there,
             extra=policy.protected_paths,
         )
         if reason is not None:

@@ -47,6 +47,7 @@ _AGENTS: Final = (
     *(".amazonq", ".agents", ".agent", "agent.md", "agents.override.md", ".qwen", "qwen.md"),
     *(".crush", ".crush.json", "crush.json", "crush.md", ".trae", ".augment*", ".kilocode*"),
     *(".openhands", ".factory", "warp.md", ".rules", "sandboxed-tools.toml", "defaults.lock"),
+    ".sandboxed-tools-*",
 )
 _CI: Final = (
     *(".github/workflows", ".github/actions", ".gitlab-ci.yml", ".gitlab-ci", ".circleci"),
