@@ -23,6 +23,7 @@ from sandboxed_tools.testing.conformance import (
     run,
     run_conformance,
 )
+from sandboxed_tools.testing.conformance.differences import known_differences
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.result import ExecResult
 
@@ -183,7 +184,7 @@ def test_the_report_is_plain_data() -> None:
 
 def conformance_command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "sandboxed_tools.testing.conformance", *words],
+        [sys.executable, "-m", "sandboxed_tools.cli.main", "conformance", *words],
         capture_output=True,
         text=True,
         timeout=120,
@@ -201,9 +202,19 @@ def test_the_suite_runs_from_a_shell() -> None:
 
 
 def test_the_suite_lists_its_claims_without_an_engine() -> None:
-    done = conformance_command("--list")
+    done = conformance_command("--list", "--json")
     assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == len(ALL_CHECKS)
+    assert [item["id"] for item in json.loads(done.stdout)] == [check.id for check in ALL_CHECKS]
+    assert len(ALL_CHECKS) >= 80
+    assert "output.streams-apart" in conformance_command("--list", "output").stdout
+
+
+def test_known_differences_name_checks_that_exist_and_a_reason() -> None:
+    ids = {check.id for check in ALL_CHECKS}
+    declared = known_differences("runsc")
+    assert declared.keys() <= ids
+    assert all(declared.values())
+    assert known_differences(None) == known_differences("runc") == {}
 
 
 def test_a_check_that_does_not_exist_is_wrong_usage() -> None:

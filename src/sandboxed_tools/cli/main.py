@@ -12,10 +12,12 @@ import typer
 
 from sandboxed_tools.cli import audit, changes, defaults, mcp, policy, tools
 from sandboxed_tools.cli.call import call
+from sandboxed_tools.cli.conformance import conformance
 from sandboxed_tools.cli.demo import demo
-from sandboxed_tools.cli.engine import doctor, gc, images, ps, setup
+from sandboxed_tools.cli.engine import doctor, gc, images, setup
 from sandboxed_tools.cli.explain import explain
 from sandboxed_tools.cli.lint import lint
+from sandboxed_tools.cli.ps import ps
 from sandboxed_tools.cli.run import run
 
 __all__ = ["app", "main"]
@@ -43,6 +45,7 @@ app.add_typer(mcp.app, name="mcp")
 app.command()(demo)
 app.add_typer(changes.app, name="changes")
 app.command()(doctor)
+app.command()(conformance)
 app.command()(ps)
 app.command()(gc)
 app.add_typer(images, name="images")
