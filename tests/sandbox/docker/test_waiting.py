@@ -1,4 +1,4 @@
-"""A program that waits in its container for a call: started before, used once, bound by the call."""
+"""A program that waits in its container for a call: started before, used once, bound by it."""
 
 from __future__ import annotations
 
