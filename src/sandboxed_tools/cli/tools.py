@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -10,19 +12,47 @@ from rich.table import Table
 from sandboxed_tools.builtin import SHIPPED
 from sandboxed_tools.cli import options
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe
-from sandboxed_tools.errors import ToolNotFound
+from sandboxed_tools.errors import ConfigurationError, ToolNotFound
 from sandboxed_tools.tool import AnyTool
 from sandboxed_tools.tool.interface import GROUPS
+from sandboxed_tools.tool.vendor_schemas import to_anthropic, to_json, to_mcp, to_openai
 
 __all__ = ["app"]
 
 app = typer.Typer(help="List the tools, or show one whole.", invoke_without_command=True)
 
 
+EXPORTS: Mapping[str, Callable[[AnyTool], dict[str, Any]]] = {
+    "anthropic": to_anthropic,
+    "openai": to_openai,
+    "openai-chat": partial(to_openai, api="chat"),
+    "mcp": to_mcp,
+    "json": to_json,
+}
+"""The forms in which tools are described to others, by name."""
+
+
 @app.callback()
-def tools(context: typer.Context, as_json: options.Json = False) -> None:
+def tools(
+    context: typer.Context,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="FORM",
+            help=f"Print them as an API takes them: {', '.join(EXPORTS)}.",
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
     """List the tools, or show one whole."""
     if context.invoked_subcommand is not None:
+        return
+    if schema is not None:
+        with errors_end_the_program(as_json=as_json):
+            if schema not in EXPORTS:
+                raise ConfigurationError(f"--schema is {', '.join(EXPORTS)}; not {schema!r}.")
+            print_json([EXPORTS[schema](tool) for tool in SHIPPED])
         return
     if as_json:
         print_json([_summary(tool) for tool in SHIPPED])

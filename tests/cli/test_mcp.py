@@ -1,0 +1,108 @@
+"""``mcp`` and ``tools --schema`` on the command line; the protocol itself: see tests/mcp."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+from tests.cli.command_line import command_line
+
+from sandboxed_tools.builtin import SHIPPED
+from sandboxed_tools.mcp.client_config import CLIENTS
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "work space"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    return folder
+
+
+@pytest.mark.parametrize("form", ["anthropic", "openai", "openai-chat", "mcp", "json"])
+def test_tools_are_printed_in_a_vendors_form(form: str) -> None:
+    done = command_line("tools", "--schema", form)
+    assert done.code == 0, done.errors
+    kept = Path(__file__).parents[1] / "tool" / "vendor_schemas" / f"{form}.json"
+    assert done.object == json.loads(kept.read_text())
+
+
+def test_an_unknown_form_is_wrong_usage() -> None:
+    done = command_line("tools", "--schema", "nope")
+    assert done.code == 2
+    assert "openai-chat" in done.errors
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_is_printed_for_a_client_starts_a_server_on_this_workspace(
+    client: str, workspace: Path
+) -> None:
+    """Each text is taken apart as its client takes it, and the server in it is spoken to."""
+    done = command_line("mcp", "config", client, cwd=workspace)
+    assert done.code == 0, done.errors
+    command = _command_in(done.text, client)
+
+    async def names() -> set[str]:
+        server = StdioServerParameters(command=command[0], args=command[1:])
+        async with Client(server) as opened:
+            found = await opened.call_tool("Glob", {"pattern": "*"})
+            assert "a.txt" in found.structured_content["text"]
+            return {tool.name for tool in (await opened.list_tools()).tools}
+
+    assert anyio.run(names) == {tool.name for tool in SHIPPED}
+
+
+def _command_in(text: str, client: str) -> list[str]:
+    if client in ("claude-code", "codex", "gemini-cli"):
+        words = shlex.split(text)
+        assert words[1:3] == ["mcp", "add"]
+        start = words[4:] if client == "gemini-cli" else words[5:]
+        return [word for word in start if word != "--"]
+    settings = json.loads(text)
+    (servers,) = settings.values()
+    entry = servers["sandboxed-tools"]
+    return [entry["command"], *entry["args"]]
+
+
+def test_an_unknown_client_is_wrong_usage_and_the_known_ones_are_named() -> None:
+    done = command_line("mcp", "config", "nope")
+    assert done.code == 2
+    assert "claude-code" in done.errors
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--workspace", "/"], "workspace"),
+        (["--workspace", "/nonexistent"], "exist"),
+        (["--network", "host"], "--network"),
+        (["--changes", "maybe"], "--changes"),
+        (["--memory", "-1"], "memory"),
+        (["--tools", "json"], "package.module:name"),
+        (["--tools", "json:nothing"], "cannot be imported"),
+        (["--tools", "json:dumps"], "neither a tool"),
+        (["--tools", "string:ascii_letters"], "neither a tool"),
+        (["--http", "--confirm-by", "elicitation"], "answer itself"),
+        (["--confirm-by", "nobody"], "--confirm-by"),
+        (["--http", "--host", "192.0.2.1"], "cannot be listened on"),
+    ],
+)
+def test_settings_that_cannot_be_used_end_with_two_and_a_reason(
+    words: list[str], told: str
+) -> None:
+    done = command_line("mcp", *words)
+    assert done.code == 2
+    assert told in done.errors
+    assert "Traceback" not in done.errors
+    assert done.stdout == b""
+
+
+def test_the_extra_has_what_the_server_imports() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extra = " ".join(project["optional-dependencies"]["mcp"])
+    assert all(name in extra for name in ("mcp>=", "uvicorn", "starlette"))
