@@ -38,6 +38,9 @@ class CallOfATest:
     def log(self, message: str) -> None:
         raise AssertionError(message)
 
+    def run(self, *_: Any, **__: Any) -> ExecResult:
+        raise NotAuthorized("file tools run no programs")
+
     async def execute(self, command: Command) -> ExecResult:
         raise NotAuthorized("file tools run no commands through their context")
 

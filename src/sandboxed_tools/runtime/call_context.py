@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -64,6 +64,25 @@ class CallContext:
     def log(self, message: str) -> None:
         """A line for the operator's log."""
         log.info("call %s: %s", self.call_id, message)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """Refused: a Python function on the host runs no programs.
+
+        Raises:
+            NotAuthorized: always; in a container another context answers.
+        """
+        raise NotAuthorized(
+            "A Python tool runs programs only where the whole call is in a container: state "
+            "needs_sandbox."
+        )
 
     async def execute(self, command: Command) -> ExecResult:
         """Run a command where this call is placed; only a tool with ``command=`` may.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, Protocol, TypeVar
@@ -70,6 +71,23 @@ class Context(Protocol[ProgressT]):
 
     def log(self, message: str) -> None:
         """A line for the operator's log."""
+        ...
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """Run a program beside a Python function that executes in a container. Blocking.
+
+        Raises:
+            NotAuthorized: the call runs on the host, where nobody has judged the program.
+            InvalidInput: the program cannot be executed.
+        """
         ...
 
     async def execute(self, command: Command) -> ExecResult:
