@@ -50,6 +50,7 @@ def call(
     with errors_end_the_program(as_json=as_json, code_of=exit_codes.of_call_error):
         box = Toolbox(
             workspace=workspace,
+            warm=False,
             session=session,
             image=image or DEFAULT_IMAGE,
             python_image=python_image or PYTHON_IMAGE,

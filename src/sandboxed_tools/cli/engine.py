@@ -1,10 +1,7 @@
-"""``doctor``, ``ps``, ``gc``, ``images`` and ``setup``: the engine, and what is ours on it."""
+"""``doctor``, ``gc``, ``images`` and ``setup``: the engine, and what is ours on it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -13,34 +10,21 @@ from rich.table import Table
 
 from sandboxed_tools.cli import exit_codes, options
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
+from sandboxed_tools.cli.engine_api import engine_api
+from sandboxed_tools.cli.ps import listed_object
 from sandboxed_tools.errors import ImageUnavailable
 from sandboxed_tools.host import gate_status
 from sandboxed_tools.sandbox.contract import Capabilities, Capability
 
 if TYPE_CHECKING:
-    import docker
-
-    from sandboxed_tools.sandbox.docker.cleanup import Kept, Listed
-    from sandboxed_tools.sandbox.docker.engine import Engine
+    from sandboxed_tools.sandbox.docker.cleanup import Kept
     from sandboxed_tools.sandbox.docker.images import ImageState
 
-__all__ = ["doctor", "gc", "images", "ps", "setup"]
+__all__ = ["doctor", "gc", "images", "setup"]
 
 images = typer.Typer(help="Build or list the images that calls run in.", no_args_is_help=True)
 
 STATE_STYLES = {"enforced": "green", "weaker": "yellow", "missing": "bold red", "unknown": "dim"}
-
-
-@contextmanager
-def _engine_api() -> Iterator[tuple[Engine, docker.APIClient]]:
-    from sandboxed_tools.sandbox.docker.engine import find_engine
-
-    engine = find_engine()
-    api = engine.api()
-    try:
-        yield engine, api
-    finally:
-        api.close()
 
 
 def doctor(as_json: options.Json = False) -> None:
@@ -99,41 +83,6 @@ def _show_capabilities(found: Capabilities) -> None:
     out().print(table)
 
 
-def ps(as_json: options.Json = False) -> None:
-    """List what this installation has on the engine: containers, volumes, networks."""
-    from sandboxed_tools.sandbox.docker import cleanup
-
-    with errors_end_the_program(as_json=as_json):
-        with _engine_api() as (_, api):
-            items = cleanup.ps(api)
-    if as_json:
-        print_json([_listed(item) for item in items])
-        return
-    if not items:
-        stderr().print("Nothing of this installation is on the engine.")
-        return
-    table = Table(box=None, pad_edge=False)
-    for column in ("kind", "id", "name", "state", "owner", "age"):
-        table.add_column(column)
-    for item in items:
-        row = _listed(item)
-        age = "" if item.created is None else f"{time.time() - item.created:.0f} s"
-        cells = (row["type"], row["id"][:12], row["name"], row["state"], row["owner"], age)
-        table.add_row(*(safe(str(cell), one_line=True) for cell in cells))
-    out().print(table)
-
-
-def _listed(item: Listed) -> dict[str, str]:
-    return {
-        "type": item.type,
-        "id": item.id,
-        "name": item.name,
-        "image": item.image,
-        "state": item.state,
-        "owner": item.life,
-    }
-
-
 def gc(as_json: options.Json = False) -> None:
     """Remove what dead owners left behind; never touch what is not ours, or belongs to the living.
 
@@ -143,13 +92,13 @@ def gc(as_json: options.Json = False) -> None:
     from sandboxed_tools.workspace import WorkspaceViews
 
     with errors_end_the_program(as_json=as_json):
-        with _engine_api() as (_, api):
+        with engine_api() as (_, api):
             report = cleanup.gc(api)
         views = WorkspaceViews().gc()
     if as_json:
         print_json(
             {
-                "removed": [_listed(item) for item in report.removed],
+                "removed": [listed_object(item) for item in report.removed],
                 "kept": [_kept(kept) for kept in report.kept],
                 "failed": [_kept(kept) for kept in report.failed],
                 "views_released": views,
@@ -166,7 +115,7 @@ def gc(as_json: options.Json = False) -> None:
 
 
 def _kept(kept: Kept) -> dict[str, str]:
-    return {**_listed(kept.item), "reason": kept.reason}
+    return {**listed_object(kept.item), "reason": kept.reason}
 
 
 @images.command("list")
@@ -175,7 +124,7 @@ def list_images(as_json: options.Json = False) -> None:
     from sandboxed_tools.sandbox.docker import images as docker_images
 
     with errors_end_the_program(as_json=as_json):
-        with _engine_api() as (_, api):
+        with engine_api() as (_, api):
             found = docker_images.list_images(api, docker_images.EVERY_NAME)
     _show_images(found, as_json=as_json)
 
@@ -198,7 +147,7 @@ def build_images(
     from sandboxed_tools.sandbox.docker.python_images import build_python_images
 
     with errors_end_the_program(as_json=as_json):
-        with _engine_api() as (engine, _), open_progress() as progress:
+        with engine_api() as (engine, _), open_progress() as progress:
             report = build(engine, base=base, rebuild=rebuild, progress=progress)
             python = build_python_images(engine, data=with_data, rebuild=rebuild, progress=progress)
     _show_images((*report.images, *python), as_json=as_json)

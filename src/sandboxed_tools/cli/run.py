@@ -83,6 +83,7 @@ def run(
         box = Toolbox(
             [_tool(command)],
             workspace=workspace,
+            warm=False,
             limits=limits_of(timeout, memory, cpus, pids),
             image=image or DEFAULT_IMAGE,
             network=network,

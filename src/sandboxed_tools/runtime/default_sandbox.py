@@ -7,8 +7,10 @@ from sandboxed_tools.sandbox.contract import Sandbox
 __all__ = ["open_default_sandbox"]
 
 
-def open_default_sandbox(*, protected: tuple[str, ...] = ()) -> Sandbox:
+def open_default_sandbox(*, protected: tuple[str, ...] = (), warm: bool = True) -> Sandbox:
     """The Docker backend on the engine that answers here. Blocking; nothing is started yet.
+
+    ``warm`` starts containers ahead of calls, which a program that makes one call has no use for.
 
     ``protected`` are further patterns of paths whose changes are never applied without a yes.
 
@@ -22,4 +24,4 @@ def open_default_sandbox(*, protected: tuple[str, ...] = ()) -> Sandbox:
 
     engine = find_engine()
     views = WorkspaceViews(engine_sees=path_question(engine), protected=protected)
-    return DockerSandbox(engine, views=views)
+    return DockerSandbox(engine, views=views, warm=warm)

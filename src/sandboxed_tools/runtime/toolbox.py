@@ -36,6 +36,7 @@ from sandboxed_tools.runtime.live_policy import LivePolicy
 from sandboxed_tools.runtime.prepared import ContainerOptions, PreparedCall, prepare
 from sandboxed_tools.runtime.recorder import CallRecorder
 from sandboxed_tools.runtime.registry import ToolRegistry
+from sandboxed_tools.runtime.requirements import Requirements
 from sandboxed_tools.runtime.result import CallResult, Explanation
 from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.runtime.vendor_forms import VendorForms
@@ -94,6 +95,8 @@ class Toolbox(VendorForms):
         session: the name of a session to go on with, whose held changes are seen; a new one when
             omitted.
         runtime: the engine's runtime, such as ``runsc``; the engine's default when omitted.
+        warm: whether the Toolbox's own sandbox starts containers ahead of calls; a program that
+            makes one call has no use for that.
         confirmer: asks a person; without one every question is answered no.
         audit: where calls are recorded; this process's log in the state folder when omitted.
 
@@ -118,6 +121,7 @@ class Toolbox(VendorForms):
         changes: ChangesMode = "hold",
         session: str | None = None,
         runtime: str | None = None,
+        warm: bool = True,
         confirmer: Confirmer | None = None,
         audit: AuditLog | None = None,
     ) -> None:
@@ -131,6 +135,7 @@ class Toolbox(VendorForms):
         self._trusted = tuple(trusted)
         self._sandbox = sandbox
         self._owns_sandbox = sandbox is None
+        self._warm = warm
         self._sandbox_lock: anyio.Lock | None = None
         self._workspace = workspace
         self._options = ContainerOptions(
@@ -144,6 +149,7 @@ class Toolbox(VendorForms):
         self._resources: dict[type, object] = {}
         self._host_gate = False
         self._closed = False
+        self._requirements = Requirements()
 
     async def __aenter__(self) -> Self:
         if self._registry is not None or self._closed:
@@ -426,6 +432,10 @@ class Toolbox(VendorForms):
         async with self._sandbox_lock:
             if self._sandbox is None:
                 protected = self._policy.seen.policy.protected_paths
-                open_sandbox = partial(open_default_sandbox, protected=protected)
+                open_sandbox = partial(open_default_sandbox, protected=protected, warm=self._warm)
                 self._sandbox = await anyio.to_thread.run_sync(open_sandbox)
+            policy = self._policy.seen.policy
+            await self._requirements.check(
+                self._sandbox, policy.require, runtime=policy.runtime or self._options.runtime
+            )
             return self._sandbox
