@@ -29,6 +29,7 @@ MONOTONE = {
     "ceiling": {"wall_s": 10},
     "untrusted": ["Glob"],
     "denied_paths": ["secrets/**"],
+    "require": ["seccomp"],
 }
 
 

@@ -120,6 +120,8 @@ class Policy(BaseModel):
             without a question.
         images: when stated, the only images that contained calls may run in.
         runtime: when stated, the engine's runtime of every contained call.
+        require: what must be proved to be enforced here, by the names that ``doctor`` lists
+            (``seccomp``, ``pids``, ``no-network``), or no contained call is run.
         program_specs: further programs for the read-only verdict; they never replace a built-in.
         audit: ``required`` refuses calls that cannot be recorded; ``best-effort`` logs that they
             were not; ``off`` records nothing.
@@ -147,6 +149,7 @@ class Policy(BaseModel):
     protected_paths: Annotated[Texts, Merge("union")] = ()
     images: Annotated[Texts | None, Merge("operator_only")] = None
     runtime: Annotated[str | None, Merge("operator_only")] = None
+    require: Annotated[Names, Merge("union", project="yes")] = frozenset()
     program_specs: Annotated[
         dict[str, SpecField], BeforeValidator(_specs), Merge("operator_only")
     ] = {}
