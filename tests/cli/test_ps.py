@@ -1,4 +1,4 @@
-"""``ps``: every process of this installation, its running calls, and what they use."""
+"""``ps``: every process of this installation, and its running calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.command_line import command_line
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("engine")]
 
 
-def test_a_running_call_of_another_process_is_seen_with_its_memory() -> None:
+def test_a_running_call_of_another_process_is_seen() -> None:
     main = [sys.executable, "-m", "sandboxed_tools.cli.main"]
     call = subprocess.Popen([*main, "run", "--", "echo up; sleep 60"], stdout=subprocess.PIPE)
     watch = subprocess.Popen([*main, "ps", "--watch", "--json"], stdout=subprocess.PIPE)
@@ -28,13 +28,13 @@ def test_a_running_call_of_another_process_is_seen_with_its_memory() -> None:
         while time.monotonic() < deadline and not seen:
             found = json.loads(watch.stdout.readline())
             running = [item for item in found["processes"] if item["pid"] == call.pid]
-            if running and running[0]["running"] == 1 and any(found["memory_bytes"].values()):
+            if running and running[0]["running"] == 1:
                 seen = found
         assert seen
         (container,) = [item for item in seen["objects"] if item["type"] == "container"]
         assert container["owner"] == "alive"
         assert container["state"] == "running"
-        assert "up" in command_line("ps").text or str(call.pid) in command_line("ps").text
+        assert str(call.pid) in command_line("ps").text
     finally:
         for process in (call, watch):
             process.terminate()

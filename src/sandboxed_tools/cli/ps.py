@@ -67,19 +67,20 @@ def _look(api: docker.APIClient) -> Snapshot:
 
     items = list_objects(api)
     running = [item.id for item in items if item.type == "container" and item.state == "running"]
-    used = {name: _memory(api, name) for name in running[:MAX_MEASURED]}
+    measured = {name: _memory(api, name) for name in running[:MAX_MEASURED]}
+    used = {name: size for name, size in measured.items() if size is not None}
     return Snapshot(items, tuple(read_statuses()), used)
 
 
-def _memory(api: docker.APIClient, container_id: str) -> int:
-    """Bytes in use now; 0 for a container that has ended meanwhile."""
+def _memory(api: docker.APIClient, container_id: str) -> int | None:
+    """Bytes in use now; ``None`` where the engine does not say, or the container has ended."""
     from docker.errors import DockerException
 
     try:
         figures = api.stats(container_id, stream=False, one_shot=True)
-        return int(figures.get("memory_stats", {}).get("usage", 0))
-    except (DockerException, OSError, ValueError, TypeError):
-        return 0
+        return int(figures["memory_stats"]["usage"])
+    except (DockerException, OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _watch(api: docker.APIClient, *, as_json: bool) -> None:
