@@ -80,10 +80,9 @@ def check_set(
         problems: list[Problem] = []
         whole: set[bytes] = set()
         for change in change_set.changes:
-            inside = any(
-                b"/".join(change.parts[:end]) in whole for end in range(1, len(change.parts))
-            )
-            if change.after is not None and not _is_on_both_sides(change, host):
+            inside = bool(whole) and _is_inside(change.parts, whole)
+            is_folder = change.after is not None and change.after.kind == "folder"
+            if is_folder and not _is_on_both_sides(change, host):
                 whole.add(change.path)
             problem = _stored_problem(change, upper, verified=verified)
             if problem is None and not inside:
@@ -116,6 +115,7 @@ def later_edits(
     ``whole`` are the folders that came with all they hold.
     """
     problems = []
+    known = {change.path for change in change_set.changes}
     with LowerTree((Layer(workspace_fd),)) as host:
         for change in change_set.changes:
             try:
@@ -132,9 +132,13 @@ def later_edits(
                 problems.append(_edited(change, "it was edited"))
             elif stat.S_IMODE(found.info.st_mode) != change.after.mode:
                 problems.append(_edited(change, "its mode was changed"))
-            elif change.path in whole and _has_more(change, change_set, host):
+            elif change.path in whole and _has_more(change, known, host):
                 problems.append(_edited(change, "something was put into it"))
     return tuple(problems)
+
+
+def _is_inside(parts: Parts, whole: set[bytes]) -> bool:
+    return any(b"/".join(parts[:end]) in whole for end in range(1, len(parts)))
 
 
 def _edited(change: Change, what: str) -> Problem:
@@ -147,8 +151,9 @@ def _as_applied(after: FileFacts, info: os.stat_result) -> bool:
     return after.kind == "folder" or info.st_mtime_ns == after.mtime_ns
 
 
-def _has_more(change: Change, change_set: ChangeSet, host: LowerTree) -> bool:
-    known = {item.path for item in change_set.changes}
+def _has_more(change: Change, known: set[bytes], host: LowerTree) -> bool:
+    if change.after is None or change.after.kind != "folder":
+        return False
     with suppress(PermissionError):
         return any(change.path + b"/" + name not in known for name in host.names(change.parts))
     return False
@@ -202,9 +207,7 @@ def _host_problem(
             return None
         if found is not None:
             return Problem(change.path, "conflict", "the workspace has one now, too")
-        parent = change.parts[:-1]
-        above = host.find(parent) if parent else None
-        if parent and (above is None or not stat.S_ISDIR(above.info.st_mode)):
+        if not host.has_folder(change.parts[:-1]):
             return Problem(change.path, "conflict", "its folder is not there any more")
         return None
     if found is None:

@@ -105,6 +105,10 @@ class LowerTree:
                 return None
         return None
 
+    def has_folder(self, parts: Parts) -> bool:
+        """Whether any layer has a folder at a path: cheap beside :meth:`find` of what is in it."""
+        return any(self._folder(index, parts)[0] is not None for index in range(len(self.layers)))
+
     def names(self, parts: Parts) -> list[bytes]:
         """What the layers show in a folder, sorted."""
         shown: set[bytes] = set()

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -58,19 +58,24 @@ class Step:
         return tuple(self.path.split(b"/"))
 
     def to_json(self) -> dict[str, Any]:
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {**values, "path": os.fsdecode(self.path)}
+        return {
+            "kind": self.kind,
+            "path": os.fsdecode(self.path),
+            "staged": self.staged,
+            "present": self.present,
+            "mode_before": self.mode_before,
+            "mode_after": self.mode_after,
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Step:
-        known = {item.name: data[item.name] for item in fields(cls)}
         return cls(
-            **{
-                **known,
-                "path": os.fsencode(data["path"]),
-                "staged": _identity_from_json(data["staged"]),
-                "present": _identity_from_json(data["present"]),
-            }
+            kind=data["kind"],
+            path=os.fsencode(data["path"]),
+            staged=_identity_from_json(data["staged"]),
+            present=_identity_from_json(data["present"]),
+            mode_before=int(data["mode_before"]),
+            mode_after=int(data["mode_after"]),
         )
 
     def do(self, folders: Folders, on_step: OnStep) -> None:
@@ -183,7 +188,8 @@ def steps_for(
     steps: list[Step] = [*_locked_folders(changes)]
     whole: set[bytes] = set()
     for change in changes:
-        if any(b"/".join(change.parts[:end]) in whole for end in range(1, len(change.parts))):
+        parts = change.parts
+        if whole and any(b"/".join(parts[:end]) in whole for end in range(1, len(parts))):
             continue
         present = host_identity(change.parts)
         if change.after is None:
