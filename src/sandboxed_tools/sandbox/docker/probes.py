@@ -62,7 +62,7 @@ def probe_engine(engine: Engine, *, views: ViewProvider | None = None) -> Capabi
     api = engine.api(timeout_s=PROBE_DEADLINE_S)
     try:
         items = (
-            *_inside(api),
+            *_inside(api, engine),
             _storage_quota(api),
             *_from_the_engine(engine),
             _view(views),
@@ -73,7 +73,7 @@ def probe_engine(engine: Engine, *, views: ViewProvider | None = None) -> Capabi
     return Capabilities(backend=engine.kind, facts=dict(engine.facts), items=items)
 
 
-def _inside(api: docker.APIClient) -> Iterator[Capability]:
+def _inside(api: docker.APIClient, engine: Engine) -> Iterator[Capability]:
     try:
         image = resolve_image(api, BASE_IMAGE)
     except SandboxedToolsError as error:
@@ -82,7 +82,7 @@ def _inside(api: docker.APIClient) -> Iterator[Capability]:
         return
     yield Capability("image", "enforced", f"{image.reference} is {image.id[7:19]}")
     try:
-        found = _run_probe(api, image)
+        found = _run_probe(api, engine, image)
     except (DockerException, RequestException, OSError, ValueError) as error:
         why = f"the probe container failed: {str(error)[:300]}"
         yield from (Capability(rule.name, "unknown", why) for rule in RULES)
@@ -90,13 +90,13 @@ def _inside(api: docker.APIClient) -> Iterator[Capability]:
     yield from (rule.judge(found) for rule in RULES)
 
 
-def _run_probe(api: docker.APIClient, image: ResolvedImage) -> Found:
+def _run_probe(api: docker.APIClient, engine: Engine, image: ResolvedImage) -> Found:
     """Run the probes in one container with the very options of a call's."""
     script = files(__package__).joinpath("probe_inside.py").read_text(encoding="utf-8")
     arguments = (LIMITS.tmp_bytes, LIMITS.pids, LIMITS.memory_bytes)
     request = create_request(
         Mould(SandboxSpec(image.reference, limits=LIMITS), image, launcher="none"),
-        user=choose_user(),
+        user=choose_user(is_mapped=engine.rootless or engine.userns_remap),
         argv=("python3", "-I", "-c", script, *map(str, arguments)),
         env={"PATH": "/usr/bin:/bin"},
         cwd="/",
