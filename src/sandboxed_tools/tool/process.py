@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-__all__ = ["Life", "ProcessName"]
+__all__ = ["Life", "ProcessName", "process_life"]
 
 Life = Literal["alive", "dead", "unknown"]
 
@@ -66,7 +66,7 @@ class ProcessName:
             return "unknown"
         if self.time_namespace != here.time_namespace or not self.pid.isdecimal():
             return "unknown"
-        return _life(int(self.pid), self.started)
+        return process_life(int(self.pid), self.started)
 
 
 def _read(path: str) -> str:
@@ -95,7 +95,10 @@ def _columns(pid: int) -> list[str]:
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
-def _life(pid: int, started: str) -> Life:
+def process_life(pid: int, started: str) -> Life:
+    """Whether the process of this PID, in this namespace and boot, is the one that began then."""
+    if pid <= 0:
+        return "unknown"
     try:
         # Not /proc first: mounted with hidepid, it hides the living processes of other users.
         os.kill(pid, 0)

@@ -1,22 +1,18 @@
 """Who made a container, a volume or a network, written into its labels.
 
 Clean-up rests on these facts alone, so they must prove death, not suggest it. A process is named by
-its machine, boot, PID namespace, PID and start time: a PID alone is reused, a start time alone is
-counted from boot and is shifted by a time namespace (``time_namespaces(7)``), and a PID means
-something only inside its own namespace. What cannot be proved is *unknown*, and left alone until
-its deadline.
+its machine, boot, namespaces, PID and start time (:mod:`sandboxed_tools.tool.process`). What cannot
+be proved is *unknown*, and left alone until its deadline.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Literal
 
+from sandboxed_tools.tool.process import Life, ProcessName, process_life
 from sandboxed_tools.tool.state import installation_id
 
 __all__ = ["LABEL_PREFIX", "Kind", "Life", "Owner", "Ownership"]
@@ -25,7 +21,6 @@ LABEL_PREFIX = "sandboxed-tools."
 SCHEMA = "1"
 
 Kind = Literal["call", "warm", "probe", "helper", "view", "network", "test"]
-Life = Literal["alive", "dead", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +45,15 @@ class Owner:
         Raises:
             ConfigurationError: the state folder cannot be used.
         """
-        pid = os.getpid()
+        process = ProcessName.current()
         return cls(
             installation=installation_id(),
-            machine=_machine(),
-            boot=_boot(),
-            pid_namespace=_namespace("pid"),
-            time_namespace=_namespace("time"),
-            pid=pid,
-            started=_start_ticks(pid) or "unknown",
+            machine=process.machine,
+            boot=process.boot,
+            pid_namespace=process.pid_namespace,
+            time_namespace=process.time_namespace,
+            pid=int(process.pid),
+            started=process.started,
         )
 
     def labels(self, *, deadline_s: float, kind: Kind) -> dict[str, str]:
@@ -85,7 +80,7 @@ class Owner:
             return "unknown"
         if self.time_namespace != seen_from.time_namespace:
             return "unknown"
-        return _process_life(self.pid, self.started)
+        return process_life(self.pid, self.started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,72 +135,3 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or not 0 < len(text) <= 15:
         raise ValueError("not a number of ours")
     return int(text)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _machine() -> str:
-    seed = _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id") or os.uname().nodename
-    return hashlib.sha256(b"sandboxed-tools machine\0" + seed.encode()).hexdigest()[:32]
-
-
-def _boot() -> str:
-    return _read("/proc/sys/kernel/random/boot_id") or "unknown"
-
-
-def _namespace(kind: str) -> str:
-    try:
-        return str(os.stat(f"/proc/self/ns/{kind}").st_ino)
-    except OSError:
-        # A kernel without time namespaces has one time for all; the other kind always exists.
-        return "none" if kind == "time" and os.path.exists("/proc/self/ns/pid") else "unknown"
-
-
-def _stat_fields(pid: int) -> list[str]:
-    """Fields 3 and up of ``/proc/PID/stat``; the second may hold any character (proc(5))."""
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-
-
-def _start_ticks(pid: int) -> str:
-    columns = _stat_fields(pid)
-    return columns[19] if len(columns) > 19 else ""
-
-
-def _process_life(pid: int, started: str) -> Life:
-    if pid <= 0:
-        return "unknown"
-    try:
-        # Not /proc: mounted with hidepid, it hides the living processes of other users.
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return "dead"
-    except PermissionError:
-        pass
-    except (OSError, OverflowError):
-        return "unknown"
-    if not _proc_is_ours():
-        return "unknown"
-    columns = _stat_fields(pid)
-    if len(columns) <= 19:
-        return "unknown"
-    if columns[19] != started:
-        return "dead"
-    return "dead" if columns[0] in {"Z", "X"} and _thread_count(pid) <= 1 else "alive"
-
-
-def _proc_is_ours() -> bool:
-    """Whether ``/proc`` shows our own PID namespace, and not one that was left mounted."""
-    return _read("/proc/self/stat").partition(" ")[0] == str(os.getpid())
-
-
-def _thread_count(pid: int) -> int:
-    # A leader that has ended is shown as a zombie while its other threads go on.
-    try:
-        return len(os.listdir(f"/proc/{pid}/task"))
-    except OSError:
-        return 0
