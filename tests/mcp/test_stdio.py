@@ -320,3 +320,24 @@ def test_standard_output_holds_messages_only(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[0]["id"] == 1
     assert b"stray on import" in done.stderr
+
+
+@pytest.mark.engine
+def test_a_client_that_vanishes_in_mid_call_leaves_nothing_running(workspace: Path) -> None:
+    """The check for leaks at the end of the session would find the container."""
+    call = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "Bash", "arguments": {"command": "touch x; echo started; sleep 987"}},
+    }
+    with raw_server("-w", workspace) as process:
+        send(process, INITIALIZE)
+        receive(process)
+        send(process, INITIALIZED, json.dumps(call).encode())
+        shown = receive(process)
+        assert shown["method"] == "notifications/message"
+        assert shown["params"]["data"] == "started\n"
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(100) == 0
