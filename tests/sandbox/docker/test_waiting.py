@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
+from sandboxed_tools.sandbox.docker.container import Container, launch
 from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.sandbox.docker.protocol import Frame, begin_frame
+from sandboxed_tools.sandbox.docker.shelf import MAX_TARGET
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ExecResult
@@ -103,6 +106,31 @@ async def test_a_program_that_ends_before_its_call_serves_none(
         for _ in range(3):
             result = await run(sandbox, wanted, b"")
             assert (result.status, result.exit_code) == ("exited", code)
+
+
+async def test_programs_that_end_at_once_are_not_started_again_and_again(
+    engine: Engine, base_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[float] = []
+
+    def counted(*given: Any, **named: Any) -> Container:
+        made.append(time.monotonic())
+        return launch(*given, **named)
+
+    monkeypatch.setattr("sandboxed_tools.sandbox.docker.backend.launch", counted)
+    box = DockerSandbox(engine)
+    try:
+        await run(box, spec(base_image, ("false",)), b"")
+        with anyio.fail_after(60):
+            while True:
+                if box.status().shelves[0].deaths >= 4:
+                    break
+                await anyio.sleep(0.1)
+        # Pauses of 0.5, 1, 2 s between them, and at most a shelf full after each.
+        assert made[-1] - made[0] > 2
+        assert len(made) <= MAX_TARGET * (box.status().shelves[0].deaths + 1)
+    finally:
+        await box.aclose()
 
 
 async def test_cancelling_a_call_ends_the_program(sandbox: DockerSandbox, base_image: str) -> None:

@@ -61,6 +61,7 @@ class ShelfStatus:
     filling: int
     target: int
     failures: int
+    deaths: int
     last_error: str
 
 
@@ -111,8 +112,10 @@ class Pool:
                 while shelf.ready:
                     container = shelf.ready.popleft()
                     if container.is_waiting:
+                        shelf.deaths = 0
                         self._changed.notify_all()
                         return container
+                    shelf.note_death(time.monotonic())
                     self._dispose(container)
                 if shelf.filling <= shelf.waiting or self._closed:
                     return None
@@ -202,6 +205,7 @@ class Pool:
                     filling=shelf.filling,
                     target=shelf.target(now),
                     failures=shelf.failures,
+                    deaths=shelf.deaths,
                     last_error=shelf.last_error,
                 )
                 for shelf in self._shelves.values()
@@ -276,7 +280,7 @@ class Pool:
                 begins = [
                     at - now
                     for shelf in self._shelves.values()
-                    for at in (shelf.active_at, shelf.retry_at)
+                    for at in (shelf.active_at, shelf.retry_at, shelf.revive_at)
                     if at > now
                 ]
                 self._changed.wait(max(0.001, min([next_tick - now, *begins])))

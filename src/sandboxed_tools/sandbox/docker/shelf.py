@@ -19,6 +19,7 @@ BURST_S = 2.0
 
 BUSY_S = 60.0
 IDLE_S = 300.0
+MAX_REVIVE_S = 60.0
 MAX_AGE_S = 600.0
 """A container is replaced when it has waited so long; its launcher gives up a minute later."""
 
@@ -30,7 +31,8 @@ class Shelf:
     """Not thread-safe: the pool holds its lock around every use.
 
     ``pinned`` is what :meth:`Pool.prewarm` asked for. ``is_usable`` is false for what cannot be
-    made ahead of time. ``active_at`` is when filling may begin.
+    made ahead of time. ``active_at`` is when filling may begin. ``deaths`` counts containers that
+    ended while they waited, since the last one that was fit for its call.
     """
 
     mould: Mould
@@ -43,6 +45,8 @@ class Shelf:
     retry_at: float = 0.0
     failures: int = 0
     last_error: str = ""
+    deaths: int = 0
+    revive_at: float = 0.0
     used_at: float = field(default_factory=time.monotonic)
     _takes: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_TARGET + 1))
 
@@ -63,9 +67,14 @@ class Shelf:
             wanted = 1
         return max(self.pinned, wanted)
 
+    def note_death(self, now: float) -> None:
+        """A container ended while it waited: where every one does, no more are started at once."""
+        self.deaths += 1
+        self.revive_at = now + min(MAX_REVIVE_S, 0.25 * 2 ** min(self.deaths, 10))
+
     def deficit(self, now: float) -> int:
         """How many should be started now."""
-        if now < self.retry_at:
+        if now < max(self.retry_at, self.revive_at):
             return 0
         return max(0, self.target(now) - len(self.ready) - self.filling)
 
@@ -75,6 +84,8 @@ class Shelf:
         old = [c for c in self.ready if now - c.made_at > MAX_AGE_S][:REPLACED_AT_ONCE]
         gone = [c for c in self.ready if c in old or not c.is_waiting]
         self.ready = deque(c for c in self.ready if c not in gone)
+        if len(gone) > len(old):
+            self.note_death(now)
         # Falling targets are followed slowly: a container that is there costs little.
         keep = max(self.target(now), BASE_TARGET if now - self.used_at < BUSY_S else 0)
         if now - self.used_at > BURST_S * 5:
