@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+WORKERS ?= 3
 # What the sandbox image is built from, when it is not to be chosen: make setup FROM=debian:trixie-slim
 FROM ?=
 
@@ -24,7 +25,7 @@ run: setup  ## run a hostile script, and watch it do no harm
 	@$(BIN)/sandboxed-tools demo $(ARGS)
 
 test: setup  ## the test suite, against the real engine
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: .venv/.installed  ## lint, format, types, layers, our own tools and their defaults
 	@$(BIN)/ruff check

@@ -28,7 +28,7 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         # O_DIRECTORY alone cannot be opened for writing: EISDIR, as on a kernel without it.
         monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
     if request.param == "no exchange":
-        monkeypatch.setattr(atomic, "exchange", lambda *_: False)
+        monkeypatch.setattr(atomic, "try_exchange_names", lambda *_: False)
 
 
 @pytest.fixture

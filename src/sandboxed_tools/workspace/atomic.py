@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from sandboxed_tools.workspace.renameat2 import exchange
+from sandboxed_tools.workspace.renames import try_exchange_names
 
 __all__ = ["Expected", "FileChangedError", "create_file", "replace_file"]
 
@@ -157,7 +157,7 @@ def _attributes(fd: int) -> list[str]:
 def _swap(draft: _Draft, name: bytes, expected: Expected) -> None:
     dir_fd = draft.dir_fd
     try:
-        if not exchange(dir_fd, name, draft.name):
+        if not try_exchange_names(dir_fd, name, draft.name):
             # No exchange on this file system: a change in the moment before rename() is lost.
             if not _is_expected(dir_fd, name, expected):
                 raise FileChangedError("it was changed by somebody else")
@@ -165,7 +165,7 @@ def _swap(draft: _Draft, name: bytes, expected: Expected) -> None:
             return
         if _is_expected(dir_fd, draft.name, expected):
             return
-        exchange(dir_fd, name, draft.name)
+        try_exchange_names(dir_fd, name, draft.name)
     except FileNotFoundError:
         raise FileChangedError("it was removed by somebody else") from None
     # If a third party came in between, what has the draft's name now is its file: not ours to

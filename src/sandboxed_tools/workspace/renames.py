@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["exchange", "exchange_names", "move", "repair"]
+__all__ = ["exchange", "exchange_names", "move", "repair", "try_exchange_names"]
 
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
@@ -85,6 +85,21 @@ def exchange_names(dir_fd: int, first: bytes, second: bytes) -> None:
         OSError: EINVAL where the file system cannot, and as rename(2).
     """
     _rename(dir_fd, first, dir_fd, second, _EXCHANGE)
+
+
+def try_exchange_names(dir_fd: int, first: bytes, second: bytes) -> bool:
+    """As :func:`exchange_names`; ``False`` where the file system cannot do that.
+
+    Raises:
+        OSError: as rename(2).
+    """
+    try:
+        exchange_names(dir_fd, first, second)
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return False
+        raise
+    return True
 
 
 def _rename(source_fd: int, source: bytes, target_fd: int, target: bytes, flags: int) -> None:
