@@ -22,14 +22,34 @@ def selection(
     is below a folder with the folder. A path whose folder is needed brings that along.
     """
 
-    def matches(path: bytes, patterns: tuple[str, ...]) -> bool:
-        text = os.fsdecode(path)
-        names = text.split("/")
-        candidates = ["/".join(names[:end]) for end in range(1, len(names) + 1)]
-        return any(
-            glob.globmatch(candidate, pattern.strip("/"), flags=_GLOB)
-            for candidate in candidates
-            for pattern in patterns
-        )
+    chosen = _Matcher(only) if only else None
+    left_out = _Matcher(excluding) if excluding else None
 
-    return lambda path: (not only or matches(path, only)) and not matches(path, excluding)
+    def is_chosen(path: bytes) -> bool:
+        if chosen is not None and not chosen.matches(path):
+            return False
+        return left_out is None or not left_out.matches(path)
+
+    return is_chosen
+
+
+class _Matcher:
+    """Whether a path or a folder above it matches; what is known of the folders is kept."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._patterns = [pattern.strip("/") for pattern in patterns]
+        self._folders: dict[str, bool] = {"": False}
+
+    def matches(self, path: bytes) -> bool:
+        text = os.fsdecode(path)
+        unknown: list[str] = []
+        while text not in self._folders:
+            unknown.append(text)
+            text = text.rpartition("/")[0]
+        found = self._folders[text]
+        for name in reversed(unknown):
+            found = found or any(
+                glob.globmatch(name, pattern, flags=_GLOB) for pattern in self._patterns
+            )
+            self._folders[name] = found
+        return found

@@ -78,12 +78,13 @@ def check_set(
         # A power cut may have left files without the content that was never synced.
         verified = change_set.boot == ProcessName.current().boot
         problems: list[Problem] = []
-        whole: set[bytes] = set()
+        whole: Parts | None = None
         for change in change_set.changes:
-            inside = bool(whole) and _is_inside(change.parts, whole)
-            is_folder = change.after is not None and change.after.kind == "folder"
-            if is_folder and not _is_on_both_sides(change, host):
-                whole.add(change.path)
+            parts = change.parts
+            # Parents come first, and what is in a folder follows it at once.
+            inside = whole is not None and parts[: len(whole)] == whole
+            if not inside and _comes_whole(change, host):
+                whole = parts
             problem = _stored_problem(change, upper, verified=verified)
             if problem is None and not inside:
                 problem = _host_problem(change, host, change_set.settled_ns, applied_layers)
@@ -137,8 +138,10 @@ def later_edits(
     return tuple(problems)
 
 
-def _is_inside(parts: Parts, whole: set[bytes]) -> bool:
-    return any(b"/".join(parts[:end]) in whole for end in range(1, len(parts)))
+def _comes_whole(change: Change, host: LowerTree) -> bool:
+    """Whether a folder comes with all it holds, so that the workspace has nothing in it."""
+    is_folder = change.after is not None and change.after.kind == "folder"
+    return is_folder and change.action != "mode" and not _is_on_both_sides(change, host)
 
 
 def _edited(change: Change, what: str) -> Problem:

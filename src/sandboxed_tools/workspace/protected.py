@@ -20,6 +20,8 @@ _ANYWHERE: Final = (
     *(".husky", ".devcontainer", ".idea", ".vscode", ".fleet", ".zed", ".cargo"),
     *(".envrc", ".direnv", ".npmrc", ".yarnrc*", ".pnpmfile.cjs", ".tool-versions", "mise.toml"),
     *(".mise.toml", "rust-toolchain*", "*.pth", "sitecustomize.py", "usercustomize.py"),
+    # A changed one has the environment's own Python take its library from somewhere else.
+    "pyvenv.cfg",
     *(".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".gitmodules"),
     *(".devcontainer.json", "*.code-workspace", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua"),
     *(".dir-locals.el", ".dir-locals-2.el", ".lvimrc", ".local.vimrc", ".helix", ".vs", ".nova"),
@@ -66,6 +68,10 @@ _IN_REPOSITORY: Final = frozenset(
 )
 """What makes a folder of any name a repository (gitrepository-layout(5)), or configures it."""
 
+_DEEPEST: Final = 3
+"""``objects/info/alternates``: names of what matters in a repository. Looking at more would let a
+deep tree of such names cost its depth for each of its names."""
+
 Exists = Callable[[Parts], bool]
 
 
@@ -95,8 +101,9 @@ def protected_reason(
     ):
         if patterns and _pattern(patterns).search(text) is not None:
             return reason
-    for index, name in enumerate(names[:-1]):
-        if name in ("bin", "scripts") and is_there((*change.parts[:index], b"pyvenv.cfg")):
+    for index in range(max(0, len(names) - 2), len(names)):
+        is_folder_of_programs = names[index] in ("bin", "scripts")
+        if is_folder_of_programs and is_there((*change.parts[:index], b"pyvenv.cfg")):
             return "it is a program of a virtual environment"
     return None
 
@@ -120,7 +127,11 @@ def _configures_git(
             folder, below = change.parts[: index + 1], names[index + 1 :]
             if not was_there((*folder, b"HEAD")):
                 return True
-        elif name in _IN_REPOSITORY and _is_repository(change.parts[:index], is_there):
+        elif (
+            len(names) - index <= _DEEPEST
+            and name in _IN_REPOSITORY
+            and _is_repository(change.parts[:index], is_there)
+        ):
             # A bare repository: git takes any folder for one that is laid out so.
             folder, below = change.parts[:index], names[index:]
             if not _is_repository(folder, was_there):

@@ -186,10 +186,11 @@ def steps_for(
     what the workspace holds now.
     """
     steps: list[Step] = [*_locked_folders(changes)]
-    whole: set[bytes] = set()
+    whole: Parts | None = None
     for change in changes:
         parts = change.parts
-        if whole and any(b"/".join(parts[:end]) in whole for end in range(1, len(parts))):
+        # Parents come first, and what is in a folder follows it at once.
+        if whole is not None and parts[: len(whole)] == whole:
             continue
         present = host_identity(change.parts)
         if change.after is None:
@@ -206,7 +207,7 @@ def steps_for(
             if change.before is None and host_is_folder(change.parts):
                 # Both sides made it: what is in it comes entry by entry.
                 continue
-            whole.add(change.path)
+            whole = parts
         kind: StepKind = "add" if present is None else "swap"
         staged = (change.after.inode, change.after.mtime_ns)
         steps.append(Step(kind, change.path, staged, present))

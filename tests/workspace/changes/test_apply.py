@@ -359,3 +359,36 @@ def _no_set_id_file_is_left(workspace: Path) -> Iterator[None]:
     for path in workspace.rglob("*") if workspace.exists() else ():
         if not path.is_symlink():
             assert not path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
+
+
+@pytest.mark.parametrize("choice", ["overlay", "copy"])
+def test_a_changed_mode_of_a_folder_hides_no_conflict_in_it(
+    choice: str, call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    def edit() -> None:
+        (workspace / "src" / "main.py").write_text("the user's\n")
+
+    script = "chmod 700 src; echo mine > src/main.py"
+    called = call(script, meanwhile=edit, view=choice, changes="apply")
+    assert called.summary.decision == "held"
+    assert (workspace / "src" / "main.py").read_text() == "the user's\n"
+    problems = apply_set(store, called.id).problems
+    assert [(item.path, item.kind) for item in problems] == [(b"src/main.py", "conflict")]
+
+
+@pytest.mark.parametrize("name", ["d", "config"])
+def test_a_deep_tree_of_any_names_is_decided_about_without_stalling(
+    name: str, call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    # Work that grows with the cube of the depth would take hours.
+    # Not in bash, which itself keeps the whole path of where it is.
+    script = (
+        f'python3 -c \'import os\nfor _ in range(1500): os.mkdir("{name}"); os.chdir("{name}")\n'
+        'for name in ("HEAD", "objects"): open(name, "x").close()\''
+    )
+    called = call(script, changes="apply")
+    assert (called.output, called.summary.decision) == ("", "applied")
+    assert undo_set(store, called.id).done
+    assert apply_set(store, called.id, excluding=("nothing",)).done
+    assert undo_set(store, called.id).done
+    store.remove(called.id)  # deeper than the clean-up of the test's own folder can go

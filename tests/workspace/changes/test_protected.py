@@ -166,6 +166,9 @@ def test_programs_of_a_virtual_environment_are_protected_whatever_its_name() -> 
     assert reason("tools/py/bin/activate", exists=("tools/py/pyvenv.cfg",)) is not None
     assert reason("tools/py/Scripts/x.exe", exists=("tools/py/pyvenv.cfg",)) is not None
     assert reason("tools/py/bin/activate") is None
+    assert reason("tools/py/bin", target=b"../evil", exists=("tools/py/pyvenv.cfg",)) is not None
+    # Else it could be removed first, and the program changed along with it.
+    assert reason("tools/py/pyvenv.cfg") is not None
 
 
 def test_a_policy_adds_patterns() -> None:
