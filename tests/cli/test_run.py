@@ -190,3 +190,20 @@ def test_an_interruption_ends_the_call_and_leaves_nothing(number: signal.Signals
         process.send_signal(number)
         assert process.wait(timeout=20) == 130
     assert command_line("ps", "--json").object == []
+
+
+def test_an_ask_rule_of_the_operator_is_not_answered_by_an_option(tmp_path: Path) -> None:
+    import os
+
+    config = tmp_path / "config" / "sandboxed-tools"
+    config.mkdir(parents=True)
+    (config / "policy.toml").write_text('ask = ["Run"]\n')
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    words = ("run", "--changes", "apply", "-w", workspace, "--", "touch x")
+    refused = command_line(*words, env=env)
+    assert refused.code == 126, refused.errors
+    assert not (workspace / "x").exists()
+    assert command_line(*words).code == 0
+    assert (workspace / "x").exists()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 
 import anyio.to_thread
+from rich.text import Text
 
 from sandboxed_tools.cli.console import safe, stderr
 from sandboxed_tools.policy import Answer, ConfirmationRequest, Confirmer
+from sandboxed_tools.tool import for_terminal
 
 __all__ = ["terminal_confirmer"]
 
@@ -19,7 +21,12 @@ def terminal_confirmer() -> Confirmer | None:
 
 async def _ask(request: ConfirmationRequest) -> Answer:
     console = stderr()
-    console.print(safe(request.use, "bold"))
+    lines = for_terminal(request.use).splitlines()
+    for line in lines:
+        # A mark before each line: blank ones cannot pass for the end of what is asked.
+        console.print(Text("│ ", style="dim") + Text(line, style="bold"))
+    if len(lines) > 1:
+        console.print(f"These are {len(lines)} lines; read all of them.", markup=False)
     console.print(safe(f"{request.reason}; it would run on: {request.placement.where}"))
     choices = "[y/N]"
     if request.suggested:

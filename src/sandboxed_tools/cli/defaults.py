@@ -116,7 +116,8 @@ def _tools(modules: list[str] | None) -> list[AnyTool]:
     if not modules:
         return list(SHIPPED)
     found: dict[int, AnyTool] = {}
-    sys.path.insert(0, "")
+    # Behind everything else: a file in this folder must not stand for a module of the library's.
+    sys.path.append("")
     try:
         for name in modules:
             for value in vars(_imported(name)).values():

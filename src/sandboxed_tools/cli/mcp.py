@@ -194,7 +194,8 @@ def _tools_of(name: str) -> tuple[AnyTool, ...]:
     module_name, found, attribute = name.partition(":")
     if not found or not module_name or not attribute:
         raise ConfigurationError(f"--tools {name!r}: write it as package.module:name.")
-    sys.path.insert(0, os.getcwd())
+    # Behind everything else: a file in this folder must not stand for a module of the library's.
+    sys.path.append(os.getcwd())
     try:
         value: Any = getattr(importlib.import_module(module_name), attribute)
     except Exception as error:
@@ -202,7 +203,7 @@ def _tools_of(name: str) -> tuple[AnyTool, ...]:
             f"--tools {name!r} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     finally:
-        sys.path.pop(0)
+        sys.path.remove(os.getcwd())
     listed = (value,) if isinstance(value, Tool) else value
     if not isinstance(listed, Iterable) or isinstance(listed, str):
         raise ConfigurationError(f"--tools {name!r} is neither a tool nor a sequence of them.")

@@ -15,9 +15,11 @@ from sandboxed_tools.builtin.bash import SANDBOX_ENV, bash_command
 from sandboxed_tools.cli import exit_codes, options
 from sandboxed_tools.cli.as_json import exec_object
 from sandboxed_tools.cli.changes import decide_about
+from sandboxed_tools.cli.confirm import terminal_confirmer
 from sandboxed_tools.cli.console import errors_end_the_program, print_json, safe, stderr
 from sandboxed_tools.cli.live import LiveOutput
 from sandboxed_tools.errors import ConfigurationError, InvalidInput
+from sandboxed_tools.policy import Answer, ConfirmationRequest
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
 from sandboxed_tools.sandbox.contract import ChangesMode
@@ -91,7 +93,9 @@ def run(
             changes=_changes(changes),
             session=session,
             runtime=runtime,
-            confirmer=_asked_for if service or network != "none" or changes == "apply" else None,
+            confirmer=_asked_for
+            if service or network != "none" or changes == "apply"
+            else terminal_confirmer(),
         )
         result = anyio.run(_call, box, None if as_json else raw)
     outcome = cast(ExecResult, result.exec)
@@ -122,9 +126,13 @@ def _changes(value: str) -> ChangesMode:
     return cast(ChangesMode, value)
 
 
-async def _asked_for(_: object) -> bool:
-    """Whoever typed ``--network`` or ``--changes apply`` has answered the question they raise."""
-    return True
+async def _asked_for(request: ConfirmationRequest) -> bool | Answer:
+    """Whoever typed ``--network`` or ``--changes apply`` has answered the question that these raise
+    in any mode; what a rule wants to be asked is asked."""
+    if request.asked_by == "mode":
+        return True
+    ask = terminal_confirmer()
+    return False if ask is None else await ask(request)
 
 
 def _command(words: list[str], env: list[str], *, stdin: bool) -> Command:

@@ -38,7 +38,8 @@ class ConfirmationRequest:
     """What a person is asked. ``use`` is foreign text: show it through ``for_terminal``.
 
     ``suggested`` are the rules that the answer ``always`` would add; empty where no rule can spell
-    this call, and then ``always`` means once.
+    this call, and then ``always`` means once. ``asked_by`` is the layer whose rule wants the
+    question asked; ``mode`` when it is no rule's but the mode's.
     """
 
     tool: str
@@ -46,6 +47,7 @@ class ConfirmationRequest:
     reason: str
     placement: Placement
     suggested: tuple[Rule, ...] = ()
+    asked_by: str = ""
 
 
 Confirmer = Callable[[ConfirmationRequest], Awaitable[bool | Answer]]
@@ -165,7 +167,12 @@ async def authorize(
         with anyio.fail_after(timeout_s):
             answer = await confirmer(
                 ConfirmationRequest(
-                    tool.name, tool.render_use(tool_input), decision.message, placement, suggested
+                    tool.name,
+                    tool.render_use(tool_input),
+                    decision.message,
+                    placement,
+                    suggested,
+                    decision.layer,
                 )
             )
     except TimeoutError:
