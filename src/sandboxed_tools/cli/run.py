@@ -129,7 +129,7 @@ def _changes(value: str) -> ChangesMode:
 async def _asked_for(request: ConfirmationRequest) -> bool | Answer:
     """Whoever typed ``--network`` or ``--changes apply`` has answered the question that these raise
     in any mode; what a rule wants to be asked is asked."""
-    if request.asked_by == "mode":
+    if request.asked_by.startswith("mode "):
         return True
     ask = terminal_confirmer()
     return False if ask is None else await ask(request)

@@ -38,8 +38,8 @@ class ConfirmationRequest:
     """What a person is asked. ``use`` is foreign text: show it through ``for_terminal``.
 
     ``suggested`` are the rules that the answer ``always`` would add; empty where no rule can spell
-    this call, and then ``always`` means once. ``asked_by`` is the layer whose rule wants the
-    question asked; ``mode`` when it is no rule's but the mode's.
+    this call, and then ``always`` means once. ``asked_by`` is the rule that wants the
+    question asked, such as ``Bash(rm:*)`` or ``mode auto``.
     """
 
     tool: str
@@ -172,7 +172,7 @@ async def authorize(
                     decision.message,
                     placement,
                     suggested,
-                    decision.layer,
+                    decision.rule,
                 )
             )
     except TimeoutError:
