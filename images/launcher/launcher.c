@@ -256,8 +256,11 @@ static void become_the_command(int read_end)
     }
     limit(RLIMIT_FSIZE, config.file_bytes);
     limit(RLIMIT_CORE, 0);
+    /* The kernel's own call: the C library keeps signals 32 and 33 to itself, and the engine may have
+     * been started by somebody who ignored them. Zeros mean the default action, on any machine. */
+    static const char by_default[64];
     for (int s = 1; s < NSIG; s++)
-        signal(s, SIG_DFL);
+        syscall(SYS_rt_sigaction, s, by_default, NULL, 8);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

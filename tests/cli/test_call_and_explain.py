@@ -114,7 +114,7 @@ def test_tools_are_listed_and_shown_whole() -> None:
     assert {"Bash", "Glob"} <= set(names)
     shown = command_line("tools", "show", "Glob", "--json").object
     assert shown["interface"]["flags"]["is_read_only"] == {"origin": "stated", "value": "True"}
-    assert shown["interface"]["flags"]["is_reversible"]["origin"] == "supplied"
+    assert shown["interface"]["flags"]["is_reversible"]["origin"] == "supplied (defaults 1)"
     assert command_line("tools", "show", "Nope").code == 2
 
 

@@ -9,7 +9,6 @@ import time
 from typing import Any
 
 import pytest
-
 from tests.cli.command_line import command_line
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("engine")]

@@ -183,6 +183,8 @@ def test_an_interruption_ends_the_call_and_leaves_nothing(number: signal.Signals
     process = subprocess.Popen(
         [sys.executable, "-m", "sandboxed_tools.cli.main", "run", "--", "echo up; sleep 100"],
         stdout=subprocess.PIPE,
+        # A test run in the background of a shell inherits an interruption that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     with process.stdout as stream:

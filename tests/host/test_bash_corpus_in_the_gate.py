@@ -127,6 +127,17 @@ def test_every_read_only_command_behaves_as_without_the_gate(tree: Path) -> None
     assert snapshot(tree) == before
 
 
+def _reached(listeners: list[socket.socket]) -> bool:
+    """Whether somebody knocked since the last look."""
+    ready = select.select(listeners, [], [], 0)[0]
+    for listener in ready:
+        if listener.type == socket.SOCK_STREAM:
+            listener.accept()[0].close()
+        else:
+            listener.recv(65_536)
+    return bool(ready)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("abi", "step"), [(None, 1), (1, 4), (5, 4)])
 def test_no_writing_command_changes_the_tree_or_reaches_a_socket(
@@ -145,8 +156,10 @@ def test_no_writing_command_changes_the_tree_or_reaches_a_socket(
         if after != before:
             changed.append(row.command)
             before = after
-        reached = select.select(listeners, [], [], 0)[0]
-        assert not reached, f"{row.command!r} reached a socket"
+        if _reached(listeners):
+            # Anybody on this machine may have knocked: a command that does so does it again.
+            _gated(row, tree, gate=gate)
+            assert not _reached(listeners), f"{row.command!r} reached a socket"
     assert changed == []
     # Most of them attempt something; the others need programs or files that are not there.
     assert noted > len(rows) / 3

@@ -85,7 +85,7 @@ def test_no_rule_opens_a_folder_that_holds_secrets() -> None:
 
 def test_a_report_is_read_in_pieces_and_strictly() -> None:
     report = Report()
-    lines = b"started\ndenied openat 2f780a\ndenied socket \nended self 768 1500000 2048\n"
+    lines = b"started\ndenied openat 2f780a\ndenied socket \nended self 768 1500000 2048 2f77\n"
     for index in range(len(lines)):
         report.feed(lines[index : index + 1])
     assert report.started
@@ -93,6 +93,7 @@ def test_a_report_is_read_in_pieces_and_strictly() -> None:
     assert report.ended is not None
     assert (report.ended.exit_code, report.ended.signal) == (3, None)
     assert (report.ended.cpu_s, report.ended.memory_peak_bytes) == (1.5, 2 << 20)
+    assert report.ended.cwd == "/w"
     assert report.problem is None
     strange = Report()
     strange.feed(b"something else\n")

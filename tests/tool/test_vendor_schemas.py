@@ -1,4 +1,4 @@
-"""Tools in the vendors' forms: as the vendors' own types want them, strict only where it is true."""
+"""Tools in the vendors' forms: as their own types want them, strict only where it is true."""
 
 from __future__ import annotations
 

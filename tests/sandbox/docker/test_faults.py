@@ -213,7 +213,11 @@ def test_death_of_the_client_ends_its_containers(
     base_image: str, api: docker.APIClient, how: signal.Signals
 ) -> None:
     client = subprocess.Popen(
-        [sys.executable, "-c", CLIENT, base_image], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CLIENT, base_image],
+        stdout=subprocess.PIPE,
+        text=True,
+        # A test run in the background of a shell inherits an interruption that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert client.stdout is not None
     with client, client.stdout:
