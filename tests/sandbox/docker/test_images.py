@@ -245,9 +245,9 @@ def rootfs_tag_or_base(engine: Engine) -> str:
 def test_a_base_that_cannot_be_had_is_unavailable_and_nothing_else_is_used(
     engine: Engine, own_folders: Path
 ) -> None:
-    # Port 9 (discard) of loopback: nobody answers, at once.
-    with pytest.raises(ImageUnavailable, match=r"127\.0\.0\.1:9/nothing"):
-        build_images(engine, base="127.0.0.1:9/nothing:1")
+    # Port 1 (tcpmux) of loopback: nobody answers, at once.
+    with pytest.raises(ImageUnavailable, match=r"127\.0\.0\.1:1/nothing"):
+        build_images(engine, base="127.0.0.1:1/nothing:1")
 
 
 def test_an_engine_that_vanishes_is_a_fault(tmp_path: Path, engine: Engine) -> None:
@@ -373,4 +373,4 @@ def test_an_image_that_the_registry_does_not_have_is_unavailable(
     api: docker.APIClient, base_image: str
 ) -> None:
     with pytest.raises((ImageUnavailable, APIError)):
-        pull_image(api, "127.0.0.1:9/x:1", silence_s=5, progress=SilentProgress())
+        pull_image(api, "127.0.0.1:1/x:1", silence_s=5, progress=SilentProgress())

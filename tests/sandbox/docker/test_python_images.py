@@ -159,7 +159,7 @@ def test_a_python_that_nobody_gives_out_is_a_clear_refusal(
     engine: Engine, base_image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(python_images, "MINOR", "3.99")
-    monkeypatch.setattr(python_images, "OFFICIAL_PYTHON", "127.0.0.1:9/python:3.99")
+    monkeypatch.setattr(python_images, "OFFICIAL_PYTHON", "127.0.0.1:1/python:3.99")
     monkeypatch.setattr(python_images, "image_tag", lambda name: tag_of_trial(name))
     monkeypatch.setattr(
         "sandboxed_tools.sandbox.docker.image_build.image_tag", lambda name: tag_of_trial(name)
