@@ -28,15 +28,6 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_call_is_on_record(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """``audit show`` has something to show, in whatever order the commands are tried."""
-    folder = tmp_path_factory.mktemp("recorded")
-    main = [sys.executable, "-m", "sandboxed_tools.cli.main"]
-    call = ["call", "Glob", '{"pattern": "*"}', "-w", str(folder)]
-    subprocess.run([*main, *call], check=True, capture_output=True, timeout=170)
-
-
 def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 

@@ -45,6 +45,20 @@ def test_show_prints_calls_newest_first_and_nothing_hostile(called: Path) -> Non
         assert "\u202e" not in done.text
 
 
+def test_nothing_on_record_is_an_empty_list_and_no_error(place: Path) -> None:
+    done = run(place, "audit", "show", "--json")
+    assert (done.code, done.object) == (0, [])
+    done = run(place, "audit", "show")
+    assert (done.code, done.text) == (0, "")
+    assert "No call is on record" in done.errors
+
+
+def test_a_tool_that_was_never_called_is_an_empty_list_too(called: Path) -> None:
+    done = run(called, "audit", "show", "--tool", "x\x1b[2J", "--json")
+    assert (done.code, done.object) == (0, [])
+    assert "\x1b" not in done.errors
+
+
 def test_verify_finds_a_changed_record_and_a_chain_that_was_cut_off(called: Path) -> None:
     assert run(called, "audit", "verify").code == 0
     anchor = called / "anchor"
@@ -71,7 +85,7 @@ def test_export_writes_a_json_line_for_each_row(called: Path) -> None:
     assert all(json.loads(row["body"])["at"] > 0 for row in rows)
 
 
-def test_no_records_and_a_bad_anchor_are_readable_errors(place: Path, called: Path) -> None:
+def test_damaged_records_and_a_bad_anchor_are_readable_errors(place: Path, called: Path) -> None:
     bad = called / "bad"
     for text in ("no json", "[]", '{"chain": 1}', "3"):
         bad.write_text(text)

@@ -66,6 +66,17 @@ class AuditReader:
     def __init__(self, folder: Path | None = None) -> None:
         self._path = database_path(folder)
 
+    @property
+    def has_records_file(self) -> bool:
+        """Whether anything was ever recorded here; in doubt, yes."""
+        try:
+            self._path.stat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
+
     def rows(self) -> Iterator[Row]:
         """Every row in the order of its chain.
 
@@ -80,11 +91,13 @@ class AuditReader:
                 yield _row(item)
 
     def last_calls(self, count: int, *, tool: str | None = None) -> list[CallRecord]:
-        """The newest calls, newest first.
+        """The newest calls, newest first; none where nothing was ever recorded.
 
         Raises:
-            AuditUnavailable: there are none, or they cannot be read.
+            AuditUnavailable: there are records, and they cannot be read.
         """
+        if not self.has_records_file:
+            return []
         with closing(open_for_reading(self._path)) as connection:
             found: list[CallRecord] = []
             outcomes: dict[tuple[str, str], Row] = {}

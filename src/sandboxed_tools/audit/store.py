@@ -76,11 +76,14 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     Raises:
         AuditUnavailable: there is none, or it cannot be read.
     """
+    connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
         connection.execute("PRAGMA busy_timeout=5000")
         connection.execute("SELECT 1 FROM records LIMIT 1")
     except sqlite3.Error as error:
+        if connection is not None:
+            connection.close()
         raise AuditUnavailable(
             "There are no audit records that can be read.", operator_detail=f"{path}: {error}"
         ) from error

@@ -32,8 +32,13 @@ def show(
     """Print the newest calls, newest first: what, where, by which rule, and how it ended."""
     with errors_end_the_program(as_json=as_json):
         records = AuditReader().last_calls(last, tool=tool)
+    if not records:
+        of_it = f" of {tool}" if tool is not None else ""
+        stderr().print(safe(f"No call{of_it} is on record.", one_line=True))
     if as_json:
         print_json([_object(record) for record in records])
+        return
+    if not records:
         return
     table = Table(box=None, pad_edge=False)
     for column in ("when", "call", "tool", "where", "decision", "outcome", "input"):
