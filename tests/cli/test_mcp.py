@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import tomllib
 from pathlib import Path
@@ -100,6 +101,14 @@ def test_settings_that_cannot_be_used_end_with_two_and_a_reason(
     assert told in done.errors
     assert "Traceback" not in done.errors
     assert done.stdout == b""
+
+
+def test_an_option_asks_for_nothing_that_the_policy_took_away(workspace: Path) -> None:
+    env = {**os.environ, "SANDBOXED_TOOLS_CONFIRM_BY": "[]"}
+    done = command_line("mcp", "--confirm-by", "elicitation", "-w", workspace, env=env)
+    assert done.code == 2
+    assert "confirm_by" in done.errors
+    assert command_line("mcp", "-w", workspace, env=env).code == 0
 
 
 def test_the_extra_has_what_the_server_imports() -> None:

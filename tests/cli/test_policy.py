@@ -46,6 +46,7 @@ def test_show_names_the_origin_of_each_value(place: Path) -> None:
     assert fields["sandbox"]["from"] == []
     assert {field["merges"] for field in fields.values()} == {
         "union",
+        "intersection",
         "min",
         "and",
         "operator_only",

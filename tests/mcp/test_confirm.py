@@ -15,6 +15,7 @@ from tests.runtime.recording_sandbox import RecordingSandbox
 
 from sandboxed_tools.mcp import ServerOptions, Sessions, build_server
 from sandboxed_tools.mcp.confirm import Asking
+from sandboxed_tools.policy import Policy
 
 ERAS = ["legacy", "auto"]
 
@@ -113,6 +114,64 @@ async def test_a_client_that_cannot_ask_or_may_not_is_refused(
         assert result.is_error
         assert not (workspace / "new.txt").exists()
     assert person is None or person.asked == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("where", ["session", "workspace"])
+async def test_a_policy_that_names_no_confirmer_lets_no_client_ask(
+    workspace: Path, era: str, where: str
+) -> None:
+    person = Person(says("once"))
+    options: dict[str, Any] = {}
+    if where == "session":
+        options["policy"] = Policy(confirm_by=frozenset())
+    else:
+        (workspace / "sandboxed-tools.toml").write_text("confirm_by = []\n")
+    async with connected(workspace, era, person, **options) as client:
+        result = await client.call_tool("Write", write(workspace))
+        assert result.meta["sandboxed-tools/error"]["code"] == "permission_denied"
+    assert person.asked == []
+    assert not (workspace / "new.txt").exists()
+
+
+async def test_a_confirmer_that_is_taken_away_while_the_server_runs_is_gone(
+    workspace: Path,
+) -> None:
+    person = Person(says("once"))
+    async with connected(workspace, "legacy", person) as client:
+        assert not (await client.call_tool("Write", write(workspace))).is_error
+        (workspace / "sandboxed-tools.toml").write_text("confirm_by = []\n")
+        assert (await client.call_tool("Write", write(workspace, "other.txt"))).is_error
+    assert len(person.asked) == 1
+    assert not (workspace / "other.txt").exists()
+
+
+async def test_the_workspace_s_own_file_cannot_have_a_client_ask(workspace: Path) -> None:
+    person = Person(says("once"))
+    (workspace / "sandboxed-tools.toml").write_text('confirm_by = ["elicitation"]\n')
+    policy = Policy(confirm_by=frozenset())
+    async with connected(workspace, "legacy", person, policy=policy) as client:
+        assert (await client.call_tool("Write", write(workspace))).is_error
+    assert person.asked == []
+
+
+async def test_over_http_nobody_is_asked_whatever_the_options_and_the_policy_say(
+    workspace: Path,
+) -> None:
+    person = Person(says("once"))
+    served = ServerOptions(
+        workspaces=(workspace,),
+        sandbox=RecordingSandbox(),
+        asks=True,
+        policy=Policy(confirm_by=frozenset({"elicitation"})),
+    )
+    async with (
+        http_server(served) as running,
+        running.client(elicitation_callback=person, mode="legacy") as client,
+    ):
+        assert (await client.call_tool("Write", write(workspace))).is_error
+    assert person.asked == []
+    assert not (workspace / "new.txt").exists()
 
 
 async def test_over_http_the_caller_never_answers_itself(workspace: Path) -> None:

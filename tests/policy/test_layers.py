@@ -30,6 +30,7 @@ MONOTONE = {
     "untrusted": ["Glob"],
     "denied_paths": ["secrets/**"],
     "require": ["seccomp"],
+    "confirm_by": [],
 }
 
 
@@ -78,9 +79,9 @@ def merged(**layers: dict[str, Any]) -> Policy:
 def test_every_field_declares_how_it_merges_and_what_the_project_may_do() -> None:
     for field in Policy.model_fields:
         merge = merge_of(field)
-        assert merge.kind in ("union", "min", "and", "operator_only")
+        assert merge.kind in ("union", "intersection", "min", "and", "operator_only")
         if merge.project == "yes":
-            assert merge.kind in ("union", "min")
+            assert merge.kind in ("union", "intersection", "min")
         if merge.kind == "min" and not merge.order:
             assert field == "ceiling"
 
@@ -118,6 +119,28 @@ def test_the_tightest_value_of_an_ordered_field_wins_wherever_it_is_said(field: 
     for tight, loose in itertools.combinations(order, 2):
         for high, low in itertools.permutations(names, 2):
             assert getattr(merged(**{high: {field: tight}, low: {field: loose}}), field) == tight
+
+
+@pytest.mark.parametrize("high", LAYERS)
+@pytest.mark.parametrize("low", LAYERS)
+def test_no_layer_brings_back_a_confirmer_that_another_took_away(high: str, low: str) -> None:
+    if high != low:
+        layers: dict[str, Any] = {high: {"confirm_by": []}, low: {"confirm_by": ["elicitation"]}}
+        policy = merged(**layers)
+        assert policy.confirm_by == frozenset()
+    assert merged(**{high: {"confirm_by": []}}).confirm_by == frozenset()
+
+
+def test_the_project_alone_adds_no_confirmer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Policy.model_fields["confirm_by"], "default", frozenset())
+    assert merged(project={"confirm_by": ["elicitation"]}).confirm_by == frozenset()
+    assert merged(user={"confirm_by": ["elicitation"]}).confirm_by == {"elicitation"}
+
+
+@pytest.mark.parametrize("value", ["elicitation", ["me"], ["elicitation", "terminal"], True, None])
+def test_a_confirmer_that_is_none_is_an_error(value: object) -> None:
+    with pytest.raises(ConfigurationError, match="confirm_by"):
+        layer_of("user", "x", {"confirm_by": value})
 
 
 def test_rules_add_up_and_each_keeps_its_layer() -> None:

@@ -24,6 +24,7 @@ from sandboxed_tools.cli import options
 from sandboxed_tools.cli.console import errors_end_the_program, safe, stderr
 from sandboxed_tools.cli.run import limits_of
 from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.policy import LayeredPolicy, Policy
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
 from sandboxed_tools.sandbox.contract import ChangesMode
 from sandboxed_tools.tool import AnyTool, Tool
@@ -85,8 +86,8 @@ def mcp(
         typer.Option(
             "--confirm-by",
             metavar="HOW",
-            help="elicitation: the client asks the person before it; none: every question is "
-            "answered no. The default is elicitation, and none over HTTP.",
+            help="elicitation: the client asks the person before it, as far as the policy lets it; "
+            "none: every question is answered no. The default is elicitation, and none over HTTP.",
         ),
     ] = None,
     runtime: options.Runtime = None,
@@ -106,16 +107,17 @@ def mcp(
 
         # Before anything of the user's is imported: it may print.
         ends = stack.enter_context(private_ends()) if not http else None
+        policy = options.session_policy(trusted_workspace=trusted_workspace)
         served = ServerOptions(
             tools=(*SHIPPED, *(tool for name in tools or () for tool in _tools_of(name))),
             workspaces=_checked(workspace or ()),
-            policy=options.session_policy(trusted_workspace=trusted_workspace),
+            policy=policy,
             limits=limits_of(timeout, memory, cpus, pids),
             image=image or DEFAULT_IMAGE,
             network="bridge" if _one_of(network, NETWORKS, "--network") == "bridge" else "none",
             changes=cast(ChangesMode, _one_of(changes, get_args(ChangesMode), "--changes")),
             runtime=runtime,
-            asks=_asks(confirm_by, is_http=http),
+            asks=_asks(confirm_by, policy, is_http=http),
         )
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
         anyio.run(_serve, served, ends or HttpAddress.bind(host, port))
@@ -219,11 +221,12 @@ def _one_of(value: str, known: Sequence[str], option: str) -> str:
     return value
 
 
-def _asks(confirm_by: str | None, *, is_http: bool) -> bool:
-    """Whether the client may put questions to a person.
+def _asks(confirm_by: str | None, policy: Policy, *, is_http: bool) -> bool:
+    """Whether the client may put questions to a person; the policy is asked again each time.
 
     Raises:
-        ConfigurationError: over HTTP, where the caller would answer its own questions.
+        ConfigurationError: they are wanted over HTTP, where the caller would answer its own
+            questions, or where the policy does not let the client ask.
     """
     if confirm_by is None:
         return not is_http
@@ -233,7 +236,14 @@ def _asks(confirm_by: str | None, *, is_http: bool) -> bool:
             "--confirm-by elicitation does not go with --http: whoever calls would answer itself. "
             "Allow what may run by rules of your policy."
         )
-    return confirm_by == "elicitation"
+    if confirm_by == "none":
+        return False
+    if "elicitation" not in LayeredPolicy(policy).current().policy.confirm_by:
+        raise ConfigurationError(
+            "--confirm-by elicitation: the policy's confirm_by does not let a client ask. "
+            "'sandboxed-tools policy show' says which layer decides it."
+        )
+    return True
 
 
 def _check_installed() -> None:

@@ -23,7 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from sandboxed_tools.policy import Answer, ConfirmationRequest
 from sandboxed_tools.tool import for_terminal
 
-__all__ = ["Asking", "QuestionNeeded", "ask", "asking", "question_of"]
+__all__ = ["Asking", "CannotAsk", "QuestionNeeded", "ask", "asking", "question_of"]
 
 QUESTION_KEY: Final = "confirm"
 _STATE_MAX_AGE_S: Final = 600
@@ -40,7 +40,7 @@ class QuestionNeeded(Exception):
 
 
 class CannotAsk(Exception):
-    """The client did not say that it can ask a person."""
+    """Nobody may be asked by this client, or it did not say that it can ask a person."""
 
 
 @dataclass(slots=True)
@@ -94,11 +94,13 @@ async def ask(request: ConfirmationRequest) -> Answer:
 
     Raises:
         QuestionNeeded: the client is to ask, and to call again.
-        CannotAsk: the client cannot ask anybody.
+        CannotAsk: the client cannot ask anybody, or it came over HTTP.
     """
     current = asking.get()
     if current is None:
         raise CannotAsk("no client is waiting for this call")
+    if current.ctx.request is not None:
+        raise CannotAsk("over HTTP whoever calls would answer itself")
     capabilities = current.ctx.session.client_capabilities
     if capabilities is None or capabilities.elicitation is None:
         raise CannotAsk("the client cannot ask a person")

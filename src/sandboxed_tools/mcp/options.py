@@ -25,8 +25,9 @@ class ServerOptions:
         policy, limits, image, network, changes, runtime: as a :class:`~sandboxed_tools.Toolbox` has
             them.
         sandbox: where contained calls run; the engine that answers here when omitted.
-        asks: whether the client may be asked to confirm a call, on behalf of the person before it.
-            Never over HTTP, where the caller would answer itself.
+        asks: whether the client may be asked to confirm a call, on behalf of the person before it,
+            where the policy's ``confirm_by`` lets it. Never over HTTP, where the caller would
+            answer itself.
         side_by_side: calls of one client that run at the same time.
         waiting: further calls of one client that wait; beyond them a call is refused.
         sessions: clients at the same time, over HTTP.

@@ -14,10 +14,11 @@ import anyio
 from mcp.server.context import ServerRequestContext
 
 from sandboxed_tools.errors import Overloaded
-from sandboxed_tools.mcp.confirm import ask
+from sandboxed_tools.mcp.confirm import CannotAsk, ask
 from sandboxed_tools.mcp.options import ServerOptions
 from sandboxed_tools.mcp.roots import choose_workspace, roots_of
 from sandboxed_tools.mcp.shared_sandbox import SharedSandbox
+from sandboxed_tools.policy import Answer, ConfirmationRequest
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.sandbox.contract import Sandbox
 
@@ -107,9 +108,20 @@ class Session:
             network=options.network,
             changes=options.changes,
             runtime=options.runtime,
-            confirmer=ask if options.asks else None,
+            confirmer=self._ask if options.asks else None,
         )
         return await box.__aenter__()
+
+    async def _ask(self, request: ConfirmationRequest) -> Answer:
+        """Have the client ask, where the policy lets it, as it is at this moment.
+
+        Raises:
+            CannotAsk: it does not.
+            QuestionNeeded, CannotAsk: as :func:`ask`.
+        """
+        if self._box is None or "elicitation" not in self._box.policy.confirm_by:
+            raise CannotAsk("the policy's confirm_by does not name elicitation")
+        return await ask(request)
 
     def remember(self, result: CallResult[Any], box: Toolbox) -> Path | None:
         """Keep what a result left behind, to be read as a resource; the file of a long one."""

@@ -162,6 +162,8 @@ def _merged(merge: Merge, field: str, speaking: Sequence[Layer]) -> tuple[Any, S
         return all(value for _, value in stated), deciding
     if merge.kind == "union":
         return _union([(layer.name, value) for layer, value in stated]), speaking
+    if merge.kind == "intersection":
+        return _common(field, stated), speaking
     if merge.order:
         tightest = min((value for _, value in stated), key=merge.order.index)
         default = Policy.model_fields[field].default
@@ -181,6 +183,16 @@ def _union(stated: Sequence[tuple[str, Any]]) -> Any:
             # Which layer a rule is of is decided here, and by nothing that the layer says.
             joined[item.of_layer(name) if isinstance(item, Rule) else item] = None
     return tuple(joined)
+
+
+def _common(field: str, stated: Sequence[tuple[Layer, Any]]) -> frozenset[Any]:
+    """What every layer names; where only the project speaks, nothing beside the default."""
+    common: frozenset[Any] = stated[0][1]
+    for _, value in stated[1:]:
+        common &= value
+    if all(layer.name == "project" for layer, _ in stated):
+        common &= Policy.model_fields[field].default
+    return common
 
 
 def _smallest(stated: Sequence[Limits | None]) -> Limits | None:

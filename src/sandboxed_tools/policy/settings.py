@@ -26,15 +26,16 @@ __all__ = ["Merge", "Mode", "Policy", "merge_of"]
 
 Mode = Literal["read-only", "ask", "auto", "accept-edits", "deny-all"]
 
-MergeKind = Literal["union", "min", "and", "operator_only"]
+MergeKind = Literal["union", "intersection", "min", "and", "operator_only"]
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
     """How the values that several layers state for one field become one.
 
-    ``union``: all of them together. ``min``: the tightest; ``order`` lists the values, tightest
-    first, where the type does not say it. ``and``: true only where every layer that speaks says so.
+    ``union``: all of them together. ``intersection``: only what every layer that speaks names.
+    ``min``: the tightest; ``order`` lists the values, tightest first, where the type does not say
+    it. ``and``: true only where every layer that speaks says so.
     ``operator_only``: the highest layer that speaks decides.
 
     ``project``: what the project's own file, which is untrusted, may do with the field: set it
@@ -90,6 +91,7 @@ RuleField = Annotated[
 ]
 Rules = Annotated[tuple[RuleField, ...], BeforeValidator(_texts)]
 Names = Annotated[frozenset[str], BeforeValidator(_texts)]
+Confirmers = Annotated[frozenset[Literal["elicitation"]], BeforeValidator(_texts)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 
 _MODES: Final = ("deny-all", "read-only", "ask", "auto", "accept-edits")
@@ -123,6 +125,9 @@ class Policy(BaseModel):
         require: what must be proved to be enforced here, by the names that ``doctor`` lists
             (``seccomp``, ``pids``, ``no-network``), or no contained call is run.
         program_specs: further programs for the read-only verdict; they never replace a built-in.
+        confirm_by: what may put a question to a person on a server's behalf: ``elicitation`` is
+            the client of an MCP server on standard input and output. Over HTTP, where whoever calls
+            would answer itself, nobody is asked whatever this says.
         audit: ``required`` refuses calls that cannot be recorded; ``best-effort`` logs that they
             were not; ``off`` records nothing.
     """
@@ -153,6 +158,9 @@ class Policy(BaseModel):
     program_specs: Annotated[
         dict[str, SpecField], BeforeValidator(_specs), Merge("operator_only")
     ] = {}
+    confirm_by: Annotated[Confirmers, Merge("intersection", project="yes")] = frozenset(
+        {"elicitation"}
+    )
     audit: Annotated[
         Literal["required", "best-effort", "off"],
         Merge("min", order=("required", "best-effort", "off")),
