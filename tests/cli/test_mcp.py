@@ -81,7 +81,11 @@ def test_an_unknown_client_is_wrong_usage_and_the_known_ones_are_named() -> None
     [
         (["--workspace", "/"], "workspace"),
         (["--workspace", "/nonexistent"], "exist"),
-        (["--network", "host"], "--network"),
+        (["--network", "host"], "is no network"),
+        (["--network", "compose:project"], "is no network"),
+        (["--service", "db"], "NAME=CONTAINER"),
+        (["--service", "localhost=db"], "no name"),
+        (["--network", "bridge", "--service", "db=db"], "network of its own"),
         (["--changes", "maybe"], "--changes"),
         (["--memory", "-1"], "memory"),
         (["--tools", "json"], "package.module:name"),

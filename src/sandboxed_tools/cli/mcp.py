@@ -39,7 +39,6 @@ app = typer.Typer(
     help="Serve the tools to a client of the Model Context Protocol.", invoke_without_command=True
 )
 
-NETWORKS = ("none", "bridge")
 CONFIRMERS = ("elicitation", "none")
 
 Workspaces = Annotated[
@@ -77,6 +76,7 @@ def mcp(
     ] = None,
     image: options.Image = None,
     network: options.NetworkOption = "none",
+    service: options.ServiceOption = None,
     changes: Annotated[
         str,
         typer.Option("--changes", help="What becomes of changes: hold, apply or discard."),
@@ -114,7 +114,8 @@ def mcp(
             policy=policy,
             limits=limits_of(timeout, memory, cpus, pids),
             image=image or DEFAULT_IMAGE,
-            network="bridge" if _one_of(network, NETWORKS, "--network") == "bridge" else "none",
+            network=network,
+            services=tuple(options.services_of(service).items()),
             changes=cast(ChangesMode, _one_of(changes, get_args(ChangesMode), "--changes")),
             runtime=runtime,
             asks=_asks(confirm_by, policy, is_http=http),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.policy import Policy
 from sandboxed_tools.tool import Limits
 
@@ -19,11 +21,13 @@ __all__ = [
     "Pids",
     "PythonImage",
     "Runtime",
+    "ServiceOption",
     "SessionName",
     "Timeout",
     "TrustedWorkspace",
     "Workspace",
     "limits_from",
+    "services_of",
     "session_policy",
 ]
 
@@ -59,6 +63,14 @@ NetworkOption = Annotated[
         "--network",
         metavar="NETWORK",
         help="none; bridge for the engine's own; or compose:PROJECT/NETWORK for its services.",
+    ),
+]
+ServiceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--service",
+        metavar="NAME=CONTAINER",
+        help="A running container that commands find as NAME; may be repeated.",
     ),
 ]
 TrustedWorkspace = Annotated[
@@ -105,6 +117,18 @@ def limits_from(
         "pids": pids,
     }
     return Limits.of(**{name: value for name, value in given.items() if value is not None})
+
+
+def services_of(items: Sequence[str] | None) -> dict[str, str]:
+    """The containers that ``--service`` names, by the names that commands find them under.
+
+    Raises:
+        ConfigurationError: one of the texts is no pair.
+    """
+    pairs = [item.partition("=") for item in items or ()]
+    if bad := [pair[0] for pair in pairs if not pair[1]]:
+        raise ConfigurationError(f"--service is NAME=CONTAINER, not {bad[0]!r}.")
+    return {name: container for name, _, container in pairs}
 
 
 def session_policy(*, trusted_workspace: bool) -> Policy:

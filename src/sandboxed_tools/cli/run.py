@@ -47,14 +47,7 @@ def run(
     cpus: options.Cpus = None,
     pids: options.Pids = None,
     network: options.NetworkOption = "none",
-    service: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--service",
-            metavar="NAME=CONTAINER",
-            help="A running container that the command finds as NAME; may be repeated.",
-        ),
-    ] = None,
+    service: options.ServiceOption = None,
     runtime: options.Runtime = None,
     env: Annotated[
         list[str] | None,
@@ -89,7 +82,7 @@ def run(
             limits=limits_of(timeout, memory, cpus, pids),
             image=image or DEFAULT_IMAGE,
             network=network,
-            services=_services(service or []),
+            services=options.services_of(service),
             changes=_changes(changes),
             session=session,
             runtime=runtime,
@@ -111,13 +104,6 @@ def limits_of(
     timeout: str | None, memory: str | None, cpus: str | None, pids: str | None
 ) -> Limits:
     return options.limits_from(timeout=timeout, memory=memory, cpus=cpus, pids=pids)
-
-
-def _services(items: list[str]) -> dict[str, str]:
-    pairs = [item.partition("=") for item in items]
-    if bad := [item for item, (_, found, _) in zip(items, pairs, strict=True) if not found]:
-        raise ConfigurationError(f"--service is NAME=CONTAINER, not {bad[0]!r}.")
-    return {name: container for name, _, container in pairs}
 
 
 def _changes(value: str) -> ChangesMode:

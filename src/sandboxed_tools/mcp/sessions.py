@@ -106,6 +106,7 @@ class Session:
             limits=options.limits,
             image=options.image,
             network=options.network,
+            services=dict(options.services),
             changes=options.changes,
             runtime=options.runtime,
             confirmer=self._ask if options.asks else None,
