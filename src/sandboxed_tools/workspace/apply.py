@@ -83,6 +83,9 @@ def apply_set(
             workspace_fd=workspace,
             protected=protected,
             applied_layers=_applied(store, change_set),
+            left_behind=frozenset(
+                item.path for item in change_set.changes if not chosen(item.path)
+            ),
         )
         against = tuple(
             problem

@@ -39,7 +39,9 @@ class _Reader:
     def take(self, entry: Entry) -> None:
         found = self.lower.find(entry.path)
         if is_whiteout(entry.info):
-            if found is not None:
+            if found is None:
+                self._drop(entry.name)
+            else:
                 self._deleted(entry.path, found)
             return
         dropped = self._own(entry, found)
@@ -57,6 +59,12 @@ class _Reader:
         before = self._facts_before(entry.path, found, after)
         if _differs(before, after):
             self._add(entry.path, before, after, found, dropped)
+
+    def _drop(self, name: bytes) -> None:
+        """Remove a whiteout that hides nothing: with a new folder it would reach the workspace."""
+        folder = os.fstat(self.upper.fd)
+        os.unlink(name, dir_fd=self.upper.fd)
+        os.utime(self.upper.fd, ns=(folder.st_atime_ns, folder.st_mtime_ns))
 
     def _own(self, entry: Entry, found: Found | None) -> int:
         """Give the entry to the workspace's owner; returns the set-id bits that it loses.

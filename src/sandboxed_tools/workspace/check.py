@@ -51,11 +51,13 @@ def check_set(
     workspace_fd: int,
     protected: tuple[str, ...] = (),
     applied_layers: Mapping[str, int] = MappingProxyType({}),
+    left_behind: frozenset[bytes] = frozenset(),
 ) -> tuple[Problem, ...]:
     """Everything that speaks against applying the set, in the order of its paths. Blocking.
 
     ``protected`` are further patterns, ``applied_layers`` the sets below this one that have been
-    applied, with the file system's time when that was complete.
+    applied, with the file system's time when that was complete. ``left_behind`` are paths that the
+    upper folder holds, too, and that do not come along.
     """
     with (
         LowerTree((Layer(upper_fd),)) as upper,
@@ -86,6 +88,8 @@ def check_set(
             if not inside and _comes_whole(change, host):
                 whole = parts
             problem = _stored_problem(change, upper, verified=verified)
+            if problem is None and _holds_more(change, upper, changed, left_behind):
+                problem = Problem(change.path, "refused", "more was kept than the set speaks of")
             if problem is None and not inside:
                 problem = _host_problem(change, host, change_set.settled_ns, applied_layers)
             if problem is not None:
@@ -181,6 +185,23 @@ def _stored_problem(change: Change, upper: LowerTree, *, verified: bool) -> Prob
     if change.after.kind == "file" and mode & (stat.S_ISUID | stat.S_ISGID):
         return Problem(change.path, "refused", "it has a set-id bit")
     return None
+
+
+def _holds_more(
+    change: Change,
+    upper: LowerTree,
+    changed: Mapping[bytes, Change],
+    left_behind: frozenset[bytes],
+) -> bool:
+    """Whether a folder that comes with all it holds, holds what the set does not speak of."""
+    if change.after is None or change.after.kind != "folder" or change.action == "mode":
+        return False
+    for name in upper.names(change.parts):
+        path = change.path + b"/" + name
+        known = changed.get(path)
+        if path not in left_behind and (known is None or known.after is None):
+            return True
+    return False
 
 
 def _digest(found: Found) -> str | None:

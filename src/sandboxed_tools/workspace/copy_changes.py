@@ -15,28 +15,53 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
+from sandboxed_tools.tool.mounts import ViewUsage
 from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.cursor import Entry, TreeCursor, walk
+from sandboxed_tools.workspace.file_time import file_time_ns
 from sandboxed_tools.workspace.layers import LowerTree, confined
+from sandboxed_tools.workspace.overlay_marks import remove_marks_of
 from sandboxed_tools.workspace.settle import Origin, layers_of
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["Copied", "collect_changes", "path_mark"]
+__all__ = ["Copied", "collect_changes"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def path_mark(path: Parts) -> bytes:
+def _path_mark(path: Parts) -> bytes:
     """A short mark of a path, to remember many of them."""
     return blake2b(b"/".join(path), digest_size=10).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy started from: the inode of each path's mark, and the stamp of its completion."""
+    """What a copy started from: the inode of each path's mark, its size, and when that was."""
 
     inodes: Mapping[bytes, int]
+    usage: ViewUsage
     complete_ns: int
+
+    @classmethod
+    def survey(cls, copy: Path) -> Copied:
+        """Look at a copy that is complete, and that nobody uses yet. Blocking, O(tree).
+
+        Raises:
+            OSError, TreeMoved: somebody is at it.
+        """
+        inodes: dict[bytes, int] = {}
+        changed_bytes = 0
+        fd = os.open(copy, _FOLDER)
+        try:
+            with TreeCursor(fd, force=True) as cursor:
+                for entry in walk(cursor):
+                    if not entry.left:
+                        inodes[_path_mark(entry.path)] = entry.info.st_ino
+                        changed_bytes += entry.info.st_blocks * 512
+        finally:
+            os.close(fd)
+        # Last, because the walk opens folders up that lock us out, which is stamped as a change.
+        return cls(inodes, ViewUsage(changed_bytes, len(inodes)), file_time_ns(copy.parent))
 
 
 def collect_changes(origin: Origin, copied: Copied, *, copy: Path, upper: Path) -> None:
@@ -73,17 +98,21 @@ class _Collector:
             if entry.path not in self.made:
                 self.modes.pop(entry.path, None)
             return
-        same = self.copied.inodes.get(path_mark(entry.path)) == entry.info.st_ino
+        same = self.copied.inodes.get(_path_mark(entry.path)) == entry.info.st_ino
         touched = not same or entry.info.st_ctime_ns > self.copied.complete_ns
         if not entry.is_folder:
             if touched:
                 self._move(entry)
             return
-        self.modes[entry.path] = stat.S_IMODE(entry.info.st_mode)
         found = self.lower.find(entry.path)
         known = found is not None and stat.S_ISDIR(found.info.st_mode)
-        same_mode = found is not None and found.info.st_mode == entry.info.st_mode
-        if touched and not same_mode:
+        mode = stat.S_IMODE(entry.info.st_mode)
+        original = stat.S_IMODE(found.info.st_mode) if found is not None and known else None
+        if original is not None and mode == original & 0o1777:
+            # Copies never have set-id bits; that is no change of the folder's mode.
+            mode = original
+        self.modes[entry.path] = mode
+        if touched and mode != original:
             os.close(self._folder(entry.path))
         if known:
             self.cursor.enter(entry.name)
@@ -100,7 +129,7 @@ class _Collector:
         gone = [
             name
             for name in self.lower.names(path)
-            if name not in present and path_mark((*path, name)) in self.copied.inodes
+            if name not in present and _path_mark((*path, name)) in self.copied.inodes
         ]
         if not gone:
             return
@@ -124,6 +153,8 @@ class _Collector:
     def _move(self, entry: Entry) -> None:
         folder = self._folder(entry.path[:-1])
         try:
+            # In a copy nothing keeps a call from setting what overlays believe.
+            remove_marks_of(self.cursor.fd, entry.name)
             os.rename(entry.name, entry.name, src_dir_fd=self.cursor.fd, dst_dir_fd=folder)
         finally:
             os.close(folder)

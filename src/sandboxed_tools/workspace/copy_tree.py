@@ -10,14 +10,14 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from sandboxed_tools.workspace.cursor import Entry, TreeCursor, walk
 
-__all__ = ["CopyReport", "copy_tree"]
+__all__ = ["CopyReport", "TreeCopy", "copy_tree", "finish_copy"]
 
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -27,22 +27,12 @@ _MAX_NAMED: Final = 20
 
 @dataclass(slots=True)
 class CopyReport:
-    """What a copy came to. ``skipped`` names the first entries that were left out.
+    """What a copy came to. ``skipped`` names the first entries that were left out."""
 
-    ``on_entry`` is told the path of everything that was copied, and the inode of the copy.
-    """
-
-    on_entry: Callable[[tuple[bytes, ...], int], None] | None = None
     entries: int = 0
     copied_bytes: int = 0
     skipped_count: int = 0
     skipped: list[bytes] = field(default_factory=list)
-
-    def took(self, entry: Entry, folder_fd: int) -> None:
-        self.entries += 1
-        if self.on_entry is not None:
-            info = os.stat(entry.name, dir_fd=folder_fd, follow_symlinks=False)
-            self.on_entry(entry.path, info.st_ino)
 
     def skip(self, entry: Entry) -> None:
         self.skipped_count += 1
@@ -50,13 +40,7 @@ class CopyReport:
             self.skipped.append(b"/".join(entry.path))
 
 
-def copy_tree(
-    source_fd: int,
-    target: Path,
-    *,
-    owner: tuple[int, int] | None,
-    on_entry: Callable[[tuple[bytes, ...], int], None] | None = None,
-) -> CopyReport:
+def copy_tree(source_fd: int, target: Path, *, owner: tuple[int, int] | None) -> CopyReport:
     """Copy what is in the folder behind ``source_fd`` into the existing, private, empty ``target``.
 
     Everything in the copy belongs to ``owner``, with the modes and times of the original. Without
@@ -67,21 +51,23 @@ def copy_tree(
         OSError: something cannot be read or written; ``target`` then holds part of the tree.
         TreeMoved: a folder of the source was moved during the copy.
     """
-    report = CopyReport(on_entry=on_entry)
+    report = CopyReport()
     target_fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with TreeCursor(source_fd) as source, TreeCursor(target_fd) as copy:
-            job = _Copy(source, copy, target_fd, owner, report)
+            job = TreeCopy(source, copy, target_fd, owner, report)
             for entry in walk(source):
                 job.take(entry)
-        _finish(target_fd, os.fstat(source_fd), owner=owner)
+        finish_copy(target_fd, os.fstat(source_fd), owner=owner)
     finally:
         os.close(target_fd)
     return report
 
 
 @dataclass(slots=True)
-class _Copy:
+class TreeCopy:
+    """A copy under way: takes the entries of a walk through ``source``, one by one."""
+
     source: TreeCursor
     copy: TreeCursor
     target_fd: int
@@ -99,7 +85,7 @@ class _Copy:
         mode = entry.info.st_mode
         if stat.S_ISDIR(mode):
             os.mkdir(entry.name, 0o700, dir_fd=self.copy.fd)
-            self.report.took(entry, self.copy.fd)
+            self.report.entries += 1
             self.copy.enter(entry.name)
         elif stat.S_ISLNK(mode):
             self._symlink(entry)
@@ -113,7 +99,7 @@ class _Copy:
         try:
             # Left first: a mode without search permission would lock us in.
             self.copy.leave()
-            _finish(folder, entry.info, owner=self.owner)
+            finish_copy(folder, entry.info, owner=self.owner)
         finally:
             os.close(folder)
 
@@ -124,12 +110,12 @@ class _Copy:
         os.chown(name, *owner, dir_fd=folder, follow_symlinks=False)
         times = (entry.info.st_atime_ns, entry.info.st_mtime_ns)
         os.utime(name, ns=times, dir_fd=folder, follow_symlinks=False)
-        self.report.took(entry, folder)
+        self.report.entries += 1
 
     def _file(self, entry: Entry) -> None:
         key = (entry.info.st_dev, entry.info.st_ino)
         if entry.info.st_nlink > 1 and self._linked(key, entry.name):
-            self.report.took(entry, self.copy.fd)
+            self.report.entries += 1
             return
         try:
             source = os.open(entry.name, _READ, dir_fd=self.source.fd)
@@ -145,12 +131,12 @@ class _Copy:
             copy = os.open(entry.name, _CREATE, 0o600, dir_fd=self.copy.fd)
             try:
                 self.report.copied_bytes += _copy_data(source, copy, info.st_size)
-                _finish(copy, info, owner=self.owner)
+                finish_copy(copy, info, owner=self.owner)
             finally:
                 os.close(copy)
         finally:
             os.close(source)
-        self.report.took(entry, self.copy.fd)
+        self.report.entries += 1
         path = b"/".join(entry.path)
         if info.st_nlink > 1 and len(path) < os.pathconf(self.copy.fd, "PC_PATH_MAX"):
             self.links[key] = path
@@ -165,7 +151,8 @@ class _Copy:
         return False
 
 
-def _finish(fd: int, info: os.stat_result, *, owner: tuple[int, int] | None) -> None:
+def finish_copy(fd: int, info: os.stat_result, *, owner: tuple[int, int] | None) -> None:
+    """Give a copy the mode and times of its original, and its owner, as :func:`copy_tree` says."""
     # In this order: a change of owner drops mode bits, and everything else touches the times.
     os.fchown(fd, *(owner or (info.st_uid, info.st_gid)))
     os.fchmod(fd, stat.S_IMODE(info.st_mode) & (0o1777 if owner else 0o7777))

@@ -10,7 +10,7 @@ from sandboxed_tools.workspace.change import Change
 from sandboxed_tools.workspace.layers import confined
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["remove_marks"]
+__all__ = ["remove_marks", "remove_marks_of"]
 
 _MARKS: Final = ("trusted.overlay.", "user.overlay.")
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENODATA)
@@ -37,13 +37,18 @@ def remove_marks(workspace_fd: int, changes: tuple[Change, ...]) -> None:
                         raise
                     continue
                 known = change.parts[:-1]
-            _clean(folder, change.parts[-1])
+            remove_marks_of(folder, change.parts[-1])
     finally:
         if folder >= 0:
             os.close(folder)
 
 
-def _clean(folder: int, name: bytes) -> None:
+def remove_marks_of(folder: int, name: bytes) -> None:
+    """Remove overlay attributes from one entry of an open folder. Blocking.
+
+    Raises:
+        OSError: they cannot be removed.
+    """
     # By the descriptor of the folder: there is no call that takes a name in a folder.
     place = b"/proc/self/fd/%d/%b" % (folder, name)
     try:

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sandboxed_tools.errors import InvalidWorkspace, PendingChanges, UnsupportedOnEngine
+from sandboxed_tools.errors import InvalidWorkspace, UnsupportedOnEngine
 from sandboxed_tools.tool.mounts import ContainerUser, Mount, WorkspaceMount
 from sandboxed_tools.tool.state import state_dir
 from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
-from sandboxed_tools.workspace.copy_changes import Copied, path_mark
+from sandboxed_tools.workspace.copy_changes import Copied
+from sandboxed_tools.workspace.copy_layer import lay_over_copy
 from sandboxed_tools.workspace.copy_tree import CopyReport, copy_tree
 from sandboxed_tools.workspace.cursor import TreeMoved
 from sandboxed_tools.workspace.engine_sight import EngineSees, EngineSight
@@ -36,7 +37,6 @@ from sandboxed_tools.workspace.overlay_layers import (
 )
 from sandboxed_tools.workspace.regroup import merge_oldest
 from sandboxed_tools.workspace.settle import Origin
-from sandboxed_tools.workspace.tree_usage import tree_usage
 from sandboxed_tools.workspace.view_folder import ViewFolder, dead_view_folders
 from sandboxed_tools.workspace.view_source import (
     Source,
@@ -75,7 +75,6 @@ class WorkspaceViews:
         Raises:
             InvalidWorkspace: the folder may not be used, with the reason.
             UnsupportedOnEngine: this machine or this engine cannot give such a view.
-            PendingChanges: held changes of the session cannot be shown in such a view.
             ConfigurationError: the state folder cannot be used.
         """
         with open_source(workspace.source) as source:
@@ -207,19 +206,12 @@ def _new_folder() -> Iterator[ViewFolder]:
 def _copy(
     source: Source, workspace: WorkspaceMount, user: ContainerUser, origin: Origin, *, why: str
 ) -> OpenView:
-    if origin.layers:
-        raise PendingChanges(
-            "There are held changes, and a copy of the workspace would not show them. Apply or "
-            "discard them first.",
-            operator_detail=why,
-        )
     writable = workspace.access == "copy_on_write"
     with _new_folder() as folder:
         folder.copy.mkdir(mode=0o700)
-        inodes: dict[bytes, int] = {}
-        report = _copied(source, folder, user, inodes)
+        report = _filled(source, folder.copy, user, held=origin.layers)
+        copied = Copied.survey(folder.copy)
         places = targets(source)
-        complete_ns = file_time_ns(folder.path)
         return OpenView(
             kind="copy",
             mounts=(Mount("bind", places, source=str(folder.copy), read_only=not writable),),
@@ -227,29 +219,27 @@ def _copy(
             folder=folder,
             origin=origin,
             changed=folder.copy if writable else None,
-            baseline=tree_usage(folder.copy),
-            copied=Copied(inodes, complete_ns),
+            baseline=copied.usage,
+            copied=copied,
             warnings=(*differences(source), *_copy_notes(report, why)),
         )
 
 
-def _copied(
-    source: Source, folder: ViewFolder, user: ContainerUser, inodes: dict[bytes, int]
+def _filled(
+    source: Source, copy: Path, user: ContainerUser, *, held: tuple[str, ...]
 ) -> CopyReport:
-    def remember(path: tuple[bytes, ...], inode: int) -> None:
-        inodes[path_mark(path)] = inode
-
+    """Fill the empty ``copy`` with what an overlay would show: held sets over the workspace."""
+    owner = (user.uid, user.gid)
+    store = ChangeStore()
     try:
-        return copy_tree(
-            source.fd,
-            folder.copy,
-            owner=(user.uid, user.gid),
-            on_entry=remember,
-        )
-    except TreeMoved:
+        report = copy_tree(source.fd, copy, owner=owner)
+        for change_set_id in held:
+            lay_over_copy(store.upper(change_set_id), copy, owner=owner)
+    except (TreeMoved, FileNotFoundError):
         raise InvalidWorkspace(
-            "The workspace was rearranged while it was copied; try again."
+            "The workspace, or a change set over it, was rearranged while it was copied; try again."
         ) from None
+    return report
 
 
 def _copy_notes(report: CopyReport, why: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sandboxed_tools.errors import PendingChanges
 from sandboxed_tools.tool.mounts import WorkspaceMount
 from sandboxed_tools.workspace.apply import apply_set, discard_set, undo_set
 from sandboxed_tools.workspace.change_store import ChangeStore
@@ -90,12 +89,6 @@ def test_a_set_that_others_build_on_is_not_discarded(call: Call, store: ChangeSt
     assert second in str(decision.problems[0])
     assert discard_set(store, second).done
     assert discard_set(store, first).done
-
-
-def test_a_copy_that_would_hide_held_changes_is_refused(call: Call) -> None:
-    call("echo one > new", session="s")
-    with pytest.raises(PendingChanges):
-        call("cat new", session="s", view="copy")
 
 
 def test_a_view_made_before_the_last_set_is_out_of_date(
