@@ -164,6 +164,9 @@ async def test_no_uri_reads_anything_but_what_is_listed(allowed: Path) -> None:
             "sandboxed-tools://changes/0123abcd/../0123abcd",
             "sandboxed-tools://changes/0123abcd?x",
             "sandboxed-tools://audit/0123abcd",
+            "sandboxed-tools://artifacts/0123abcd-1",
+            "sandboxed-tools://artifacts/../../etc/passwd",
+            "sandboxed-tools://changes/0123abcd-1",
             "SANDBOXED-TOOLS://changes/0123abcd",
             "sandboxed-tools://changes/" + "0" * 100_000,
             "",
@@ -175,10 +178,11 @@ async def test_no_uri_reads_anything_but_what_is_listed(allowed: Path) -> None:
             await client.read_resource("sandboxed-tools://changes/0123abcd")
 
 
-async def test_templates_name_both_kinds(allowed: Path) -> None:
+async def test_templates_name_every_kind(allowed: Path) -> None:
     async with connected(workspaces=(allowed,)) as client:
         found = (await client.list_resource_templates()).resource_templates
         assert {item.uri_template for item in found} == {
             "sandboxed-tools://changes/{id}",
             "sandboxed-tools://results/{call_id}",
+            "sandboxed-tools://artifacts/{call_id}-{number}",
         }

@@ -1,10 +1,11 @@
-"""What a client may read: long results of its own calls, and its own change sets. Nothing else.
+"""What a client may read: what its own calls gave back and changed. Nothing else.
 
 A URI names something that the session itself remembers by its id. No part of it is ever a path.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Iterator
@@ -19,13 +20,24 @@ from sandboxed_tools.tool import for_terminal
 from sandboxed_tools.workspace import ChangeStore, diff_set
 
 if TYPE_CHECKING:
+    from sandboxed_tools.mcp.artifacts import KeptArtifact
     from sandboxed_tools.mcp.sessions import Session
 
-__all__ = ["TEMPLATES", "changes_uri", "list_resources", "read_resource", "result_uri"]
+__all__ = [
+    "TEMPLATES",
+    "artifact_uri",
+    "changes_uri",
+    "list_resources",
+    "read_resource",
+    "result_uri",
+]
 
 MAX_DIFF_CHARS: Final = 1024 * 1024
 MAX_RESULT_BYTES: Final = 32 * 1024 * 1024
-_URI: Final = re.compile(r"sandboxed-tools://(changes|results)/([0-9a-f]{8,32})")
+Contents = types.TextResourceContents | types.BlobResourceContents
+_URI: Final = re.compile(
+    r"sandboxed-tools://(changes|results|artifacts)/([0-9a-f]{8,32}(?:-[0-9]{1,3})?)"
+)
 
 TEMPLATES: Final = (
     types.ResourceTemplate(
@@ -40,11 +52,20 @@ TEMPLATES: Final = (
         description="The whole of a result of this session that was too long for a model.",
         mime_type="text/plain",
     ),
+    types.ResourceTemplate(
+        uri_template="sandboxed-tools://artifacts/{call_id}-{number}",
+        name="artifact",
+        description="A file that a call of this session gave back, as it is.",
+    ),
 )
 
 
 def result_uri(call_id: str) -> str:
     return f"sandboxed-tools://results/{call_id}"
+
+
+def artifact_uri(key: str) -> str:
+    return f"sandboxed-tools://artifacts/{key}"
 
 
 def changes_uri(change_set_id: str) -> str:
@@ -66,15 +87,26 @@ def list_resources(session: Session) -> list[types.Resource]:
         types.Resource(uri=result_uri(name), name=f"result {name}", mime_type="text/plain")
         for name in session.results
     ]
-    return [*changes, *results]
+    artifacts = [
+        types.Resource(
+            uri=artifact_uri(item.key),
+            name=item.name,
+            mime_type=item.media_type,
+            size=len(item.data),
+        )
+        for item in session.artifacts.all
+    ]
+    return [*changes, *results, *artifacts]
 
 
-async def read_resource(session: Session, uri: str) -> types.TextResourceContents | None:
+async def read_resource(session: Session, uri: str) -> Contents | None:
     """A resource of this client; ``None`` when there is none of this URI, or not any more."""
     found = _URI.fullmatch(uri)
     if found is None:
         return None
     kind, name = found[1], found[2]
+    if kind == "artifacts":
+        return _artifact(session.artifacts.get(name), uri)
     mime: Literal["text/x-diff", "text/plain"] = "text/x-diff"
     try:
         if kind == "changes" and name in session.change_sets:
@@ -87,6 +119,16 @@ async def read_resource(session: Session, uri: str) -> types.TextResourceContent
     except (ChangeSetNotFound, OSError):
         return None
     return types.TextResourceContents(uri=uri, mime_type=mime, text=text)
+
+
+def _artifact(item: KeptArtifact | None, uri: str) -> Contents | None:
+    if item is None:
+        return None
+    if item.media_type == "text/plain":
+        text = item.data.decode("utf-8")
+        return types.TextResourceContents(uri=uri, mime_type=item.media_type, text=text)
+    blob = base64.b64encode(item.data).decode("ascii")
+    return types.BlobResourceContents(uri=uri, mime_type=item.media_type, blob=blob)
 
 
 def _diff(name: str) -> str:

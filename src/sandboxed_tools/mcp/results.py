@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import mcp_types as types
 
 from sandboxed_tools.errors import InvalidInput, SandboxedToolsError
-from sandboxed_tools.mcp.resources import result_uri
+from sandboxed_tools.mcp.artifacts import KeptArtifact
+from sandboxed_tools.mcp.resources import artifact_uri, result_uri
+from sandboxed_tools.mcp.sessions import Kept
 from sandboxed_tools.runtime import CallResult
 from sandboxed_tools.tool import AnyTool, ExecResult, for_terminal
 from sandboxed_tools.tool.vendor_schemas import gives_exec_result
-from sandboxed_tools.workspace.read_file import MediaContent
 
 __all__ = ["error_result", "tool_result"]
 
 META: Final = "sandboxed-tools/"
 MAX_STREAM_CHARS: Final = 65_536
 """Of each stream in structured content: clients give that to a model as well."""
+MAX_PICTURES: Final = 8
+MAX_PICTURES_BYTES: Final = 8 * 1024 * 1024
+"""Of all pictures of one result; the rest are links."""
 
 
 def tool_result(
-    result: CallResult[Any], *, tool: AnyTool | None, kept: Path | None
+    result: CallResult[Any], *, tool: AnyTool | None, kept: Kept
 ) -> types.CallToolResult:
-    """A finished call of ``tool``. ``kept`` is the file with all of a result that was too long.
+    """A finished call of ``tool``, and what the session keeps of it.
 
     It is an error when its command was ended for it (a limit, a signal); a command that ended by
     itself with another code than 0 is a result.
@@ -44,7 +48,11 @@ def tool_result(
             f"{META}image": result.exec.image,
         }
     return types.CallToolResult(
-        content=[*_content(result), *_link(result, kept)],
+        content=[
+            types.TextContent(text=result.text),
+            *_artifacts(kept.artifacts),
+            *_link(result, kept),
+        ],
         structured_content=structured,
         is_error=result.exec is not None and result.exec.status != "exited",
         _meta=meta,
@@ -63,17 +71,30 @@ def error_result(error: SandboxedToolsError) -> types.CallToolResult:
     )
 
 
-def _content(result: CallResult[Any]) -> list[types.ContentBlock]:
-    blocks: list[types.ContentBlock] = [types.TextContent(text=result.text)]
-    media = result.output
-    if isinstance(media, MediaContent) and media.kind == "image":
-        data = base64.b64encode(media.data).decode()
-        blocks.append(types.ImageContent(data=data, mime_type=media.media_type))
+def _artifacts(artifacts: Sequence[KeptArtifact]) -> list[types.ContentBlock]:
+    """Pictures as pictures, as far as they are few and small; anything else as a link."""
+    blocks: list[types.ContentBlock] = []
+    left = MAX_PICTURES_BYTES
+    for item in artifacts:
+        if item.picture is not None and len(item.data) <= left and len(blocks) < MAX_PICTURES:
+            left -= len(item.data)
+            data = base64.b64encode(item.data).decode("ascii")
+            blocks.append(types.ImageContent(data=data, mime_type=item.picture))
+        else:
+            blocks.append(
+                types.ResourceLink(
+                    uri=artifact_uri(item.key),
+                    name=item.name,
+                    description="A file that the call gave back.",
+                    mime_type=item.media_type,
+                    size=len(item.data),
+                )
+            )
     return blocks
 
 
-def _link(result: CallResult[Any], kept: Path | None) -> list[types.ContentBlock]:
-    if kept is None:
+def _link(result: CallResult[Any], kept: Kept) -> list[types.ContentBlock]:
+    if kept.whole is None:
         return []
     return [
         types.ResourceLink(
@@ -81,7 +102,7 @@ def _link(result: CallResult[Any], kept: Path | None) -> list[types.ContentBlock
             name=f"{result.tool} {result.call_id}",
             description="The whole result.",
             mime_type="text/plain",
-            size=kept.stat().st_size,
+            size=kept.whole.stat().st_size,
         )
     ]
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,6 +15,7 @@ import anyio
 from mcp.server.context import ServerRequestContext
 
 from sandboxed_tools.errors import Overloaded
+from sandboxed_tools.mcp.artifacts import KeptArtifact, KeptArtifacts
 from sandboxed_tools.mcp.confirm import CannotAsk, ask
 from sandboxed_tools.mcp.options import ServerOptions
 from sandboxed_tools.mcp.roots import choose_workspace, roots_of
@@ -22,7 +24,7 @@ from sandboxed_tools.policy import Answer, ConfirmationRequest
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.sandbox.contract import Sandbox
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["Kept", "Session", "Sessions"]
 
 log = logging.getLogger("sandboxed_tools.mcp")
 
@@ -31,6 +33,15 @@ MAX_KEPT: Final = 1000
 """Results and change sets that a session remembers, each; the oldest are forgotten first."""
 CLOSE_DEADLINE_S: Final = 30.0
 SWEEP_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a session keeps of one call: the file with all of a result that was too long for a
+    model, and files that it gave back."""
+
+    whole: Path | None = None
+    artifacts: tuple[KeptArtifact, ...] = ()
 
 
 class Session:
@@ -49,6 +60,7 @@ class Session:
         self.log_level = "debug"
         self.results: dict[str, Path] = {}
         self.change_sets: dict[str, str] = {}
+        self.artifacts = KeptArtifacts()
         self.answered: set[str] = set()
 
     @asynccontextmanager
@@ -124,18 +136,19 @@ class Session:
             raise CannotAsk("the policy's confirm_by does not name elicitation")
         return await ask(request)
 
-    def remember(self, result: CallResult[Any], box: Toolbox) -> Path | None:
-        """Keep what a result left behind, to be read as a resource; the file of a long one."""
+    def remember(self, result: CallResult[Any], box: Toolbox) -> Kept:
+        """Keep what a result left behind, to be read as a resource."""
+        artifacts = self.artifacts.keep(result.call_id, result.output)
         changes = result.exec.changes if result.exec else None
         if changes is not None and changes.id is not None:
             self.change_sets[changes.id] = result.call_id
             _forget_oldest(self.change_sets)
         path = box.results_folder / f"{result.call_id}.txt"
         if not path.is_file():
-            return None
+            return Kept(None, artifacts)
         self.results[result.call_id] = path
         _forget_oldest(self.results)
-        return path
+        return Kept(path, artifacts)
 
     async def aclose(self) -> None:
         """Close the Toolbox once the last call has ended, or its deadline has passed."""
