@@ -103,11 +103,21 @@ class CommandRun:
             sandbox = await self._open_sandbox()
             return await sandbox.run(self.spec, command, self._on_output and shown)
 
-        if not self._retries:
-            return await attempt()
-
         def may_pass(error: BaseException) -> bool:
             return isinstance(error, _PASSING) and not has_shown and command.stdin is None
+
+        try:
+            return await attempt()
+        except _PASSING as error:
+            if not self._retries or not may_pass(error):
+                raise
+            failed = [error]
+
+        async def next_attempt() -> ExecResult:
+            # The fault that has been seen counts as the first attempt.
+            if failed:
+                raise failed.pop()
+            return await attempt()
 
         retrying = AsyncRetrying(
             retry=retry_if_exception(may_pass),
@@ -117,7 +127,7 @@ class CommandRun:
             before_sleep=_log_retry,
             reraise=True,
         )
-        return await retrying(attempt)
+        return await retrying(next_attempt)
 
     async def _on_host(self, command: Command) -> ExecResult | None:
         """The result of a host run; ``None`` when it belongs in the container after all: changes

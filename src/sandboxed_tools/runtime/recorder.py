@@ -154,7 +154,10 @@ class CallRecorder:
         if mode == "off":
             return
         try:
-            target = self._log or process_log()
+            if self._log is None:
+                # Once for a Toolbox: to check the state folder again costs more than the record.
+                self._log = process_log()
+            target = self._log
             try:
                 # On the event loop: an insert takes 20 µs, a hop to a worker thread 70.
                 target.write(kind, call_id, facts, may_wait=False)

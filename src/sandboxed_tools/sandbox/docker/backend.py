@@ -31,6 +31,7 @@ from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.direct import Direct
 from sandboxed_tools.sandbox.docker.disposal import Disposal
 from sandboxed_tools.sandbox.docker.engine import Engine
+from sandboxed_tools.sandbox.docker.later import Later
 from sandboxed_tools.sandbox.docker.moulds import Moulds
 from sandboxed_tools.sandbox.docker.pool import WARM_LIFETIME_S, Pool
 from sandboxed_tools.sandbox.docker.quiet import Quiet
@@ -103,6 +104,7 @@ class DockerSandbox:
         engine = self._engine
         self._clients = Clients(engine)
         self._quiet = Quiet()
+        self._later = Later()
         self._disposal = Disposal(self._clients, quiet=self._quiet)
         self._moulds = Moulds(self._clients, cgroup_parent=self._cgroup_parent)
         self._pool = Pool(
@@ -122,6 +124,7 @@ class DockerSandbox:
             clients=self._clients,
             disposal=self._disposal,
             quiet=self._quiet,
+            later=self._later,
             admission=Admission(
                 self._admission_limits, host_is_full=guard.lacking, machine=self._machine
             ),
@@ -212,7 +215,7 @@ class DockerSandbox:
             running=gate.running,
             waiting=gate.waiting,
             held_back_by=gate.held_back_by,
-            removing=self._disposal.pending,
+            removing=self._later.pending + self._disposal.pending,
             cleanup_failures=self._disposal.failures,
         )
 
@@ -233,6 +236,7 @@ class DockerSandbox:
             call.stop()
         for call in calls:
             call.finished.wait(CLOSE_WAIT_S)
+        self._later.close()
         self._pool.close()
         if not self._disposal.close(timeout_s=CLOSE_WAIT_S):
             _log.error("some containers could not be removed in time; gc will")

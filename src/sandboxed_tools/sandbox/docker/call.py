@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 import time
@@ -21,6 +22,7 @@ from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.direct import Direct, direct_command
 from sandboxed_tools.sandbox.docker.disk_watch import DiskWatch, exceeds
 from sandboxed_tools.sandbox.docker.disposal import Disposal, engine_state, force_kill
+from sandboxed_tools.sandbox.docker.later import Later
 from sandboxed_tools.sandbox.docker.live import LiveView
 from sandboxed_tools.sandbox.docker.outcome import EngineState, Outcome, classify
 from sandboxed_tools.sandbox.docker.protocol import begin_frame, call_frames, new_mark
@@ -61,6 +63,7 @@ class Surroundings:
     clients: Clients
     disposal: Disposal
     quiet: Quiet
+    later: Later
     admission: Admission
     budgets: Budgets
     heartbeat_s: float | None
@@ -191,10 +194,10 @@ class Call:
                     phases=Phases(queue_s=queue_s, start_s=start_s, run_s=pumped.run_s),
                 )
                 unfinished.pop_all()
-            self._source.called(mould, view_kind=result.view)
             ended = outcome.status in ("exited", "signalled")
             if pumped.report is not None and mould.image.ours:
-                return self._settled(container, result, ended=ended)
+                return self._settled(container, result, mould=mould, ended=ended)
+            self._source.called(mould, view_kind=result.view)
             # Until the processes are gone the place stays taken.
             return self._settled_later(container, result, place.pop_all().close, ended=ended)
 
@@ -247,6 +250,7 @@ class Call:
                 # The view may be older than the call: host changes before now are no conflicts.
                 container.view.begin()
                 stack.enter_context(DiskWatch(container.view, limits=limits, on_full=pump.stop))
+            self._around.later.expect()
             return pump.run()
 
     def _kill_later(self, container: Container) -> None:
@@ -325,12 +329,23 @@ class Call:
             frames=tuple(channel.frames) if (channel := self._command.channel) else (),
         )
 
-    def _settled(self, container: Container, result: ExecResult, *, ended: bool) -> ExecResult:
+    def _settled(
+        self, container: Container, result: ExecResult, *, mould: Mould, ended: bool
+    ) -> ExecResult:
         """Decide about the changes: the launcher has said that every process is dead."""
         try:
             if container.view is None:
                 return result
             return _with(result, container.view.settle(ended_by_itself=ended))
+        finally:
+            self._around.later.put(
+                functools.partial(self._followed, container, mould=mould, view_kind=result.view)
+            )
+
+    def _followed(self, container: Container, *, mould: Mould, view_kind: str) -> None:
+        """What nobody has to wait for: the used container goes, and others are made."""
+        try:
+            self._source.called(mould, view_kind=view_kind)
         finally:
             self._around.disposal.dispose(container)
 

@@ -6,6 +6,7 @@ the background while calls go on.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -149,7 +150,13 @@ def _reads_programs(runtime: str | None) -> bool:
 def shelf_mould(mould: Mould) -> Mould:
     """The mould without what makes no difference to the container: the limits that are kept by the
     client and the launcher travel with the command."""
-    limits = mould.spec.limits.model_copy(
+    limits = _shelf_limits(mould.spec.limits)
+    return replace(mould, spec=replace(mould.spec, limits=limits))
+
+
+@functools.lru_cache(maxsize=64)
+def _shelf_limits(limits: Limits) -> Limits:
+    return limits.model_copy(
         update={
             "wall_s": _DEFAULTS.wall_s,
             "idle_s": None,
@@ -160,4 +167,3 @@ def shelf_mould(mould: Mould) -> Mould:
             "changes_entries": _DEFAULTS.changes_entries,
         }
     )
-    return replace(mould, spec=replace(mould.spec, limits=limits))

@@ -113,7 +113,8 @@ class Pool:
                     container = shelf.ready.popleft()
                     if container.is_waiting:
                         shelf.deaths = 0
-                        self._changed.notify_all()
+                        if not shelf.ready:
+                            self._changed.notify_all()  # else the end of this call does it
                         return container
                     shelf.note_death(time.monotonic())
                     self._dispose(container)
@@ -134,11 +135,14 @@ class Pool:
             return
         with self._changed:
             shelf = self._shelf(key)
-            if shelf.is_usable and shelf.active_at <= time.monotonic():
+            now = time.monotonic()
+            if shelf.is_usable and shelf.active_at <= now:
+                if shelf.deficit(now):
+                    self._changed.notify_all()
                 return
             # A copy of the workspace would be of the past by the time it is used.
             shelf.is_usable = view_kind != "copy"
-            shelf.active_at = min(shelf.active_at, time.monotonic() + FIRST_FILL_DELAY_S)
+            shelf.active_at = min(shelf.active_at, now + FIRST_FILL_DELAY_S)
             self._keep()
             self._changed.notify_all()
 

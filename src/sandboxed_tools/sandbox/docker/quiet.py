@@ -29,7 +29,6 @@ class Quiet:
         with self._condition:
             self._running -= 1
             self._last_end = time.monotonic()
-            self._condition.notify_all()
 
     def open(self) -> None:
         """From now on nobody waits."""
@@ -43,7 +42,8 @@ class Quiet:
         with self._condition:
             while not self._is_open:
                 now = time.monotonic()
-                quiet_at = deadline if self._running else self._last_end + SETTLE_S
+                # The end of a call wakes nobody: it would cost the call's own result its turn.
+                quiet_at = (now if self._running else self._last_end) + SETTLE_S
                 if now >= deadline or now >= quiet_at:
                     return
                 self._condition.wait(min(deadline, quiet_at) - now)
