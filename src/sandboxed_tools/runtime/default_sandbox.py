@@ -19,9 +19,12 @@ def open_default_sandbox(*, protected: tuple[str, ...] = (), warm: bool = True) 
     """
     # Imported late: the docker client takes 110 ms to import, and host calls never need it.
     from sandboxed_tools.sandbox.docker import DockerSandbox, find_engine
+    from sandboxed_tools.sandbox.docker.carrier import DockerCarrier
     from sandboxed_tools.sandbox.docker.sight import path_question
     from sandboxed_tools.workspace import WorkspaceViews
 
     engine = find_engine()
-    views = WorkspaceViews(engine_sees=path_question(engine), protected=protected)
+    views = WorkspaceViews(
+        engine_sees=path_question(engine), carrier=DockerCarrier(engine), protected=protected
+    )
     return DockerSandbox(engine, views=views, warm=warm)

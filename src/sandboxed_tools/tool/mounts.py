@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ChangeSummary, WorkspaceView
 
 __all__ = [
@@ -60,11 +62,12 @@ class Mount:
     is false. ``overlay``: the engine makes one ``local`` volume of type ``overlay`` with the
     options :attr:`overlay_options`. An overlay without ``upper`` has only lower folders, and the
     kernel makes it read-only: unlike a bind, it does not lead to the sockets and FIFOs of the host.
-    The paths of an overlay hold no byte that mount options cannot carry. Targets are UTF-8, but may
+    The paths of an overlay hold no byte that mount options cannot carry. ``volume``: the engine has
+    a volume ``source`` already, and the view removes it. Targets are UTF-8, but may
     hold colons and commas: name them in the engine's structured ``Mounts``, never in ``Binds``.
     """
 
-    kind: Literal["bind", "overlay"]
+    kind: Literal["bind", "overlay", "volume"]
     targets: tuple[str, ...]
     source: str = ""
     lowers: tuple[str, ...] = ()
@@ -110,7 +113,10 @@ class View(Protocol):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What differs from what was asked for, in words for ``ExecResult.warnings``."""
+        """What differs from what was asked for, in words for ``ExecResult.warnings``.
+
+        There may be more of it after :meth:`settle`.
+        """
         ...
 
     def begin(self) -> bool:
@@ -142,12 +148,23 @@ class View(Protocol):
 class ViewProvider(Protocol):
     """Makes views. Implemented by ``workspace`` and handed to a backend by the runtime."""
 
-    def open(self, workspace: WorkspaceMount, user: ContainerUser) -> View:
+    def open(
+        self,
+        workspace: WorkspaceMount,
+        user: ContainerUser,
+        *,
+        limits: Limits | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> View:
         """Make the view that ``user`` may work on. Blocking.
+
+        ``limits`` are the call's; what cannot be watched while the call runs is bounded by them
+        afterwards. ``is_wanted`` is asked now and then where making the view takes long.
 
         Raises:
             InvalidWorkspace: the folder may not be used, with the reason.
             UnsupportedOnEngine: this machine cannot give such a view.
+            SandboxUnavailable: the engine failed while it was made, or it is not wanted any more.
         """
         ...
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from sandboxed_tools.workspace.cursor import Entry, TreeCursor, walk
 
-__all__ = ["CopyReport", "TreeCopy", "copy_tree", "finish_copy"]
+__all__ = ["CopyReport", "TreeCopy", "copy_tree", "data_extents", "finish_copy"]
 
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -162,7 +162,7 @@ def finish_copy(fd: int, info: os.stat_result, *, owner: tuple[int, int] | None)
 def _copy_data(source: int, copy: int, size: int) -> int:
     """Copy the data extents of a file and leave its holes; returns how many bytes were copied."""
     copied = 0
-    for start, end in _extents(source, size):
+    for start, end in data_extents(source, size):
         position = start
         while position < end:
             sent = _send(source, copy, position, min(_CHUNK_BYTES, end - position))
@@ -174,7 +174,7 @@ def _copy_data(source: int, copy: int, size: int) -> int:
     return copied
 
 
-def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
+def data_extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
     """The parts that hold data (lseek(2), SEEK_DATA); the whole file where that is unknown."""
     position = 0
     while position < size:

@@ -15,7 +15,7 @@ from sandboxed_tools.workspace.settle import Origin, is_current, settle_changes
 from sandboxed_tools.workspace.tree_usage import tree_usage
 from sandboxed_tools.workspace.view_folder import ViewFolder
 
-__all__ = ["OpenView"]
+__all__ = ["OpenView", "is_disk_low", "is_reserve_touched"]
 
 _log = logging.getLogger(__name__)
 _RESERVE_BYTES = 512 * 1024 * 1024
@@ -61,7 +61,7 @@ class OpenView:
         return ViewUsage(
             changed_bytes=max(0, now.changed_bytes - self.baseline.changed_bytes),
             entries=max(0, now.entries - self.baseline.entries),
-            is_disk_low=_is_disk_low(self.changed),
+            is_disk_low=is_disk_low(self.changed),
         )
 
     def settle(self, *, ended_by_itself: bool) -> ChangeSummary:
@@ -89,8 +89,14 @@ class OpenView:
             _log.exception("view %s could not be removed", self.folder.path.name)
 
 
-def _is_disk_low(folder: Path) -> bool:
-    """Whether what an ordinary user may still write is below 2 % of the disk, or 512 MiB."""
+def is_disk_low(folder: Path) -> bool:
+    """Whether what an ordinary user may still write to a folder's disk is too little."""
     disk = os.statvfs(folder)
-    reserve = min(disk.f_blocks * disk.f_frsize // 50, _RESERVE_BYTES)
-    return disk.f_bavail * disk.f_frsize < reserve
+    return is_reserve_touched(
+        total_bytes=disk.f_blocks * disk.f_frsize, free_bytes=disk.f_bavail * disk.f_frsize
+    )
+
+
+def is_reserve_touched(*, total_bytes: int, free_bytes: int) -> bool:
+    """Whether less is free than 2 % of a disk, or 512 MiB."""
+    return free_bytes < min(total_bytes // 50, _RESERVE_BYTES)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sandboxed_tools.errors import InvalidWorkspace, UnsupportedOnEngine
+from sandboxed_tools.tool.carrier import TreeCarrier
+from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.mounts import ContainerUser, Mount, WorkspaceMount
 from sandboxed_tools.tool.state import state_dir
+from sandboxed_tools.workspace.carry import CarriedView, carry
 from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
 from sandboxed_tools.workspace.copy_changes import Copied
 from sandboxed_tools.workspace.copy_layer import lay_over_copy
@@ -58,33 +61,45 @@ class WorkspaceViews:
     """Makes views of workspaces; implements ``tool.mounts.ViewProvider``. Safe to share by threads.
 
     ``engine_sees`` asks the engine about a path; without it the engine is taken to share this
-    machine's files and mounts. ``protected`` are further patterns of paths whose changes are never
-    applied without an explicit yes.
+    machine's files and mounts. ``carrier`` takes copies to an engine that does not; without one,
+    such an engine gets no workspaces. ``protected`` are further patterns of paths whose changes are
+    never applied without an explicit yes.
     """
 
     def __init__(
-        self, *, engine_sees: EngineSees | None = None, protected: tuple[str, ...] = ()
+        self,
+        *,
+        engine_sees: EngineSees | None = None,
+        carrier: TreeCarrier | None = None,
+        protected: tuple[str, ...] = (),
     ) -> None:
         self._sight = EngineSight(engine_sees)
+        self._carrier = carrier
         self._protected = protected
         self._refusals: dict[tuple[int, bool], str | None] = {}
 
-    def open(self, workspace: WorkspaceMount, user: ContainerUser) -> OpenView:
+    def open(
+        self,
+        workspace: WorkspaceMount,
+        user: ContainerUser,
+        *,
+        limits: Limits | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> OpenView | CarriedView:
         """Make the view that ``user`` may work on. Blocking; O(1), or O(tree) for a copy.
+
+        ``limits`` and ``is_wanted`` as in ``ViewProvider``.
 
         Raises:
             InvalidWorkspace: the folder may not be used, with the reason.
             UnsupportedOnEngine: this machine or this engine cannot give such a view.
+            SandboxUnavailable: a copy could not be carried to the engine.
             ConfigurationError: the state folder cannot be used.
         """
         with open_source(workspace.source) as source:
             check_users(source, user)
             if not self._sight.of_files():
-                raise UnsupportedOnEngine(
-                    "The engine does not share this machine's files, so it cannot be given the "
-                    "workspace. Use a local engine, or call without a workspace.",
-                    operator_detail="the engine does not find the state folder",
-                )
+                return self._carried(source, workspace, user, limits or Limits(), is_wanted)
             try:
                 if workspace.view == "copy":
                     raise NoOverlay("a copy was asked for")
@@ -141,6 +156,29 @@ class WorkspaceViews:
             began_ns=file_time_ns(store.folder),
             protected=self._protected,
         )
+
+    def _carried(
+        self,
+        source: Source,
+        workspace: WorkspaceMount,
+        user: ContainerUser,
+        limits: Limits,
+        is_wanted: Callable[[], bool],
+    ) -> CarriedView:
+        """A copy for an engine with other files than ours, made here and sent there."""
+        why = "the engine does not share this machine's files, so a copy is sent to it"
+        if self._carrier is None or workspace.view == "overlay":
+            raise UnsupportedOnEngine(
+                "The engine does not share this machine's files, so it cannot be given an overlay "
+                "of the workspace. Let the view be 'copy', or use a local engine.",
+                operator_detail="the engine does not find the state folder",
+            )
+        local = _copy(source, workspace, user, self._origin(source, workspace), why=why)
+        try:
+            return carry(local, self._carrier, user=user, limits=limits, is_wanted=is_wanted)
+        except BaseException:
+            local.close()
+            raise
 
     def _overlay(
         self, source: Source, workspace: WorkspaceMount, user: ContainerUser, origin: Origin

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from sandboxed_tools.tool.mounts import ContainerUser, WorkspaceMount
+from sandboxed_tools.tool.mounts import ContainerUser, View, WorkspaceMount
 from sandboxed_tools.tool.result import ChangeSummary
 from sandboxed_tools.workspace.change import ChangeSet
 from sandboxed_tools.workspace.change_store import ChangeStore
-from sandboxed_tools.workspace.open_view import OpenView
 from sandboxed_tools.workspace.views import WorkspaceViews
 
 USER = ContainerUser(uid=0x70004321, gid=0x70004321)
@@ -55,10 +54,10 @@ def run_in(folder: Path, script: str, user: ContainerUser = USER) -> str:
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
-def run_on(view: OpenView, script: str, user: ContainerUser = USER) -> str:
+def run_on(view: View, script: str, user: ContainerUser = USER) -> str:
     """Run a script on a view as the engine would have it mounted."""
     (mount,) = view.mounts
-    if mount.kind == "bind":
+    if mount.kind != "overlay":
         # As the engine's own mount would be, the way there is open to the user.
         with _passable(Path(mount.source)):
             return run_in(Path(mount.source), script, user)

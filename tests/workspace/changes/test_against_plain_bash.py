@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.workspace.local_carrier import LocalCarrier, sees_nothing
 
-from sandboxed_tools.tool.mounts import WorkspaceMount
+from sandboxed_tools.tool.mounts import View, ViewChoice, WorkspaceMount
 from sandboxed_tools.workspace.apply import apply_set, undo_set
 from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.views import WorkspaceViews
@@ -67,7 +69,7 @@ def make_tree(root: Path, entries: dict[tuple[str, ...], str]) -> None:
             place.chmod(0o755 if kind == "program" else 0o644)
 
 
-@pytest.mark.parametrize("choice", ["overlay", "copy"])
+@pytest.mark.parametrize("choice", ["overlay", "copy", "carried"])
 @settings(
     max_examples=60,
     deadline=None,
@@ -91,10 +93,7 @@ def test_apply_equals_plain_bash_and_undo_equals_before(
             os.chown(path, 0, 0, follow_symlinks=False)
         before = picture(workspace)
 
-        view = WorkspaceViews().open(
-            WorkspaceMount(source=workspace, changes="hold", view=choice),  # type: ignore[arg-type]
-            USER,
-        )
+        view = open_view(choice, workspace)
         try:
             run_on(view, script)
             summary = view.settle(ended_by_itself=True)
@@ -111,6 +110,16 @@ def test_apply_equals_plain_bash_and_undo_equals_before(
         assert undo_set(store, summary.id).done
         assert picture(workspace) == before
         store.remove(summary.id)
+
+
+def open_view(choice: str, workspace: Path) -> View:
+    """A view of one of the three kinds; the third is for an engine with other files than ours."""
+    mount = WorkspaceMount(source=workspace, changes="hold")
+    if choice == "carried":
+        views = WorkspaceViews(engine_sees=sees_nothing, carrier=LocalCarrier())
+        return views.open(mount, USER)
+    kind: ViewChoice = "overlay" if choice == "overlay" else "copy"
+    return WorkspaceViews().open(replace(mount, view=kind), USER)
 
 
 def _without_root_mode(root: Path) -> dict[str, tuple[object, ...]]:

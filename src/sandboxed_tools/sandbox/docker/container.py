@@ -108,7 +108,7 @@ def launch(
     """
     user = choose_user(is_mapped=engine.rootless or engine.userns_remap)
     with contextlib.ExitStack() as undo:
-        view = _open_view(mould, user, views)
+        view = _open_view(mould, user, views, is_wanted)
         if view is not None:
             undo.callback(view.close)
         lasting_s = lifetime_s + mould.spec.limits.wall_s + 60
@@ -142,14 +142,21 @@ def launch(
                     labels=Owner.current().labels(deadline_s=lasting_s, kind="network"),
                 )
                 _check(is_wanted)
-            binds = tuple(m for m in view.mounts if m.kind == "bind") if view is not None else ()
+            mounts = view.mounts if view is not None else ()
+            binds = tuple(mount for mount in mounts if mount.kind == "bind")
+            # The view removes these itself, when it has read what was changed in them.
+            carried = tuple(
+                VolumeMount(mount.source, mount.targets, mount.read_only)
+                for mount in mounts
+                if mount.kind == "volume"
+            )
             request = create_request(
                 mould,
                 user=user,
                 argv=direct.argv if direct else (LAUNCHER_PATH, str(int(lifetime_s))),
                 env=direct.env if direct else {},
                 cwd=_directory(direct, view),
-                volumes=tuple(volumes),
+                volumes=(*volumes, *carried),
                 binds=binds,
                 labels=labels,
                 network=network,
@@ -211,12 +218,17 @@ def _check(is_wanted: Callable[[], bool]) -> None:
         raise SandboxUnavailable("the call was cancelled while its container was being made")
 
 
-def _open_view(mould: Mould, user: ContainerUser, views: ViewProvider | None) -> View | None:
+def _open_view(
+    mould: Mould,
+    user: ContainerUser,
+    views: ViewProvider | None,
+    is_wanted: Callable[[], bool],
+) -> View | None:
     if mould.spec.workspace is None:
         return None
     if views is None:
         raise UnsupportedOnEngine("this sandbox was made without a way to show it a workspace")
-    return views.open(mould.spec.workspace, user)
+    return views.open(mould.spec.workspace, user, limits=mould.spec.limits, is_wanted=is_wanted)
 
 
 def _create(api: docker.APIClient, request: dict[str, object], name: str) -> str:
