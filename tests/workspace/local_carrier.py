@@ -36,7 +36,7 @@ class LocalHelper:
         try:
             self._process.stdin.write(data)
             self._process.stdin.flush()
-        except BrokenPipeError as error:
+        except (BrokenPipeError, ValueError) as error:  # ValueError: closed here
             raise EngineFault("the helper ended early") from error
 
     def receive(self, most: int) -> bytes:

@@ -18,10 +18,12 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from sandboxed_tools.errors import EngineFault, ImageUnavailable
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker import DockerSandbox, find_engine
+from sandboxed_tools.sandbox.docker.carrier import DockerCarrier
 from sandboxed_tools.sandbox.docker.cleanup import ps
 from sandboxed_tools.sandbox.docker.image_build import build_images
 from sandboxed_tools.sandbox.docker.images import BASE_IMAGE, image_exists
 from sandboxed_tools.sandbox.docker.owner import Owner
+from sandboxed_tools.sandbox.docker.sight import path_question
 from sandboxed_tools.tool import Command, ExecResult
 from sandboxed_tools.tool.state import state_dir
 from sandboxed_tools.workspace import WorkspaceViews
@@ -61,7 +63,8 @@ class Backend:
             with _one_at_a_time():
                 build_images(engine)
         with ExitStack() as stack:
-            sandbox = DockerSandbox(engine, views=WorkspaceViews())
+            views = WorkspaceViews(engine_sees=path_question(engine), carrier=DockerCarrier(engine))
+            sandbox = DockerSandbox(engine, views=views)
             stack.callback(sandbox.close)
             # A loop in a thread of its own: tests may have a loop running in theirs.
             portal = stack.enter_context(start_blocking_portal("asyncio"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -70,7 +71,15 @@ def test_views_are_made_for_an_engine_that_shares_our_files(engine: Engine, tmp_
     assert view.kind == "overlay"
 
 
-def test_an_engine_with_other_files_gets_no_workspace(tmp_path: Path) -> None:
+def test_an_engine_in_a_virtual_machine_sees_nothing_of_ours(
+    engine: Engine, tmp_path: Path
+) -> None:
+    other_kernel = replace(engine, facts={**engine.facts, "kernel": "0.0.1-another"})
+    for elsewhere in (replace(engine, desktop=True), other_kernel):
+        assert not path_question(elsewhere)(str(tmp_path))
+
+
+def test_an_engine_with_other_files_and_no_carrier_gets_no_workspace(tmp_path: Path) -> None:
     views = WorkspaceViews(engine_sees=lambda path: False)
     with pytest.raises(UnsupportedOnEngine, match="does not share"):
         views.open(WorkspaceMount(source=tmp_path), USER)

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.sandbox.admission import Admission
 from sandboxed_tools.sandbox.budget import Budgets, Spent
-from sandboxed_tools.sandbox.contract import OutputSink
+from sandboxed_tools.sandbox.contract import OutputSink, View
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
@@ -336,7 +336,8 @@ class Call:
         try:
             if container.view is None:
                 return result
-            return _with(result, container.view.settle(ended_by_itself=ended))
+            summary = container.view.settle(ended_by_itself=ended)
+            return _decided(result, summary, container.view)
         finally:
             self._around.later.put(
                 functools.partial(self._followed, container, mould=mould, view_kind=result.view)
@@ -380,8 +381,13 @@ class Call:
         if ended:
             gone.wait(SETTLE_WAIT_S)
         if settled:
-            return _with(result, settled[0])
+            return _decided(result, settled[0], view)
         return _with(result, None, "the changes are decided about when the container is gone")
+
+
+def _decided(result: ExecResult, changes: ChangeSummary, view: View) -> ExecResult:
+    """The result with what became of the changes, and with what there is to say about that."""
+    return _with(result, changes, *(n for n in view.warnings if n not in result.warnings))
 
 
 def _with(result: ExecResult, changes: ChangeSummary | None, *notes: str) -> ExecResult:

@@ -312,7 +312,7 @@ def _from_the_engine(engine: Engine) -> Iterator[Capability]:
         "local engine",
         engine.local,
         "shares this machine's kernel and files" if engine.local else "elsewhere, or in a VM",
-        "workspaces cannot be mounted: calls without a workspace work",
+        "workspaces are sent there as copies, and what was changed in them comes back",
     )
 
 

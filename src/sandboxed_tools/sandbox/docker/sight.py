@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 
@@ -22,11 +23,16 @@ def path_question(engine: Engine) -> Callable[[str], bool]:
     ``daemon/create.go``). So a container of an image that cannot exist is asked for: a refusal of
     the mount means no, a missing image means yes, and neither leaves anything behind.
 
+    An engine with another kernel sees nothing of ours, even where it shares folders with us, as a
+    virtual machine may: neither overlays nor owners are there what they are on a disk.
+
     Raises, when it is asked:
         EngineFault: the engine gave neither answer.
     """
 
     def ask(path: str) -> bool:
+        if engine.desktop or engine.facts.get("kernel", os.uname().release) != os.uname().release:
+            return False
         api = engine.api()
         image = f"sandboxed-tools/none-{secrets.token_hex(16)}:none"
         mounts = [docker.types.Mount("/mnt", path, type="bind", read_only=True)]
