@@ -65,7 +65,7 @@ class HelperContainer:
             SandboxUnavailable: the engine, or our image on it, cannot be had.
         """
         self._engine = engine
-        self._name = NAME_PREFIX + secrets.token_hex(8)
+        self.name = NAME_PREFIX + secrets.token_hex(8)
         self._deadline = time.monotonic() + lifetime_s
         self._streams = Demultiplexer()
         self._output: deque[bytes] = deque()
@@ -84,9 +84,9 @@ class HelperContainer:
                     writable=writable,
                     labels=Owner.current().labels(deadline_s=lifetime_s, kind="helper"),
                 )
-                api.create_container_from_config(request, self._name)  # type: ignore[no-untyped-call]
-                self._connection = attach(engine, self._name, timeout_s=ATTACH_TIMEOUT_S)
-                api.start(self._name)
+                api.create_container_from_config(request, self.name)  # type: ignore[no-untyped-call]
+                self._connection = attach(engine, self.name, timeout_s=ATTACH_TIMEOUT_S)
+                api.start(self.name)
         except BaseException:
             self.close()
             raise
@@ -128,11 +128,11 @@ class HelperContainer:
             return
         try:
             with contextlib.closing(self._engine.api(REMOVE_TIMEOUT_S)) as api:
-                api.remove_container(self._name, v=True, force=True)
+                api.remove_container(self.name, v=True, force=True)
         except (DockerException, RequestException, OSError) as error:
             # 409: it removes itself at this moment.
             if status_code(error) not in (404, 409):
-                _log.warning("helper %s cannot be removed yet: %s", self._name, error)
+                _log.warning("helper %s cannot be removed yet: %s", self.name, error)
                 return
         self._is_removed = True
 
