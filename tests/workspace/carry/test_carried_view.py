@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,36 @@ def test_usage_is_what_was_added_there(workspace: Path) -> None:
         assert 1_000_000 <= used.changed_bytes < 2_000_000
     finally:
         view.close()
+
+
+@pytest.mark.parametrize("kind", ["copy", "carried"])
+def test_counting_survives_folders_that_become_links_under_it(workspace: Path, kind: str) -> None:
+    (workspace / "a" / "b").mkdir(parents=True)
+    views = WorkspaceViews(
+        engine_sees=sees_nothing if kind == "carried" else None, carrier=LocalCarrier()
+    )
+    view = views.open(WorkspaceMount(workspace, view="copy", changes="discard"), USER)
+    there, over = Path(view.mounts[0].source), threading.Event()
+
+    def swap() -> None:
+        (there / "out").symlink_to("/")
+        while not over.is_set():
+            for one, two in (("a", "folder"), ("out", "a"), ("a", "out"), ("folder", "a")):
+                os.rename(there / one, there / two)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        for _ in range(100):
+            assert not view.usage().is_disk_low
+    finally:
+        over.set()
+        swapper.join(60)
+        view.close()
+
+
+def test_a_top_that_was_closed_changes_nothing(workspace: Path) -> None:
+    assert changed(call(workspace, "echo x >new; chmod 0 .")) == {"new": "added"}
 
 
 def test_more_than_the_limits_allow_is_not_fetched(workspace: Path) -> None:

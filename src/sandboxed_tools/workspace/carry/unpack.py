@@ -176,10 +176,12 @@ class _Unpacker:
             raise BadStream("a folder of which not everything came")
         folder = os.dup(self.cursor.fd)
         try:
-            if self.levels:
+            is_top = not self.levels
+            if not is_top:
                 # Left first: a mode without search permission would lock us in.
                 self.cursor.leave()
-            if level.is_new or level.listing is not None:
+            # The mode of a top that was there is no part of what can be changed.
+            if level.is_new or (level.listing is not None and not is_top):
                 self._finish(folder, mode, mtime)
         finally:
             os.close(folder)
