@@ -22,6 +22,7 @@ from tests.workspace.local_carrier import sees_nothing
 
 from sandboxed_tools.errors import EngineFault, UnsupportedOnEngine
 from sandboxed_tools.sandbox.contract import SandboxSpec, WorkspaceMount
+from sandboxed_tools.sandbox.docker import helper as helper_module
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox, StopRequest
 from sandboxed_tools.sandbox.docker.carrier import DockerCarrier
 from sandboxed_tools.sandbox.docker.cleanup import gc, ps
@@ -276,6 +277,44 @@ def test_a_helper_that_is_killed_is_an_engine_fault_and_leaves_nothing(
     finally:
         volume.close()
     eventually(lambda: volume.name not in helpers_and_trees(api, pid=os.getpid()))
+
+
+def test_a_helper_that_says_nothing_is_given_up(
+    engine: Engine, base_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper_module, "STALL_S", 0.5)
+    volume = DockerCarrier(engine).new_volume(lifetime_s=300)
+    try:
+        helper = volume.helper(writable=True)
+        try:
+            with pytest.raises(EngineFault, match="does not go on"):
+                helper.receive(1)
+        finally:
+            helper.close()
+    finally:
+        volume.close()
+
+
+def test_a_call_that_is_stopped_while_its_workspace_is_sent_leaves_nothing(
+    box: DockerSandbox, base_image: str, workspace: Path, api: docker.APIClient
+) -> None:
+    with (workspace / "big").open("wb") as file:
+        for _ in range(200):
+            file.write(os.urandom(2**20))
+    stop = StopRequest()
+    results: list[ExecResult] = []
+
+    async def call() -> None:
+        command = Command(("sleep", "300"), env=ENV)
+        results.append(await box.run(spec_for(base_image, workspace), command, stop=stop))
+
+    thread = threading.Thread(target=lambda: anyio.run(call))
+    thread.start()
+    eventually(lambda: helpers_and_trees(api, pid=os.getpid()) != [])
+    stop.set()
+    thread.join(60)
+    assert [result.status for result in results] == ["cancelled"]
+    eventually(lambda: helpers_and_trees(api, pid=os.getpid()) == [])
 
 
 ORDINARY = """
