@@ -6,7 +6,7 @@ WORKERS ?= 3
 # What the sandbox image is built from, when it is not to be chosen: make setup FROM=debian:trixie-slim
 FROM ?=
 
-.PHONY: help setup images run test check format bench doctor clean
+.PHONY: help setup images run test check format bench peers doctor clean
 
 help:  ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -40,13 +40,22 @@ format: .venv/.installed  ## put the code into the house's format
 	@$(BIN)/ruff check --fix
 
 bench: setup  ## measure: warm and cold calls beside the usual ways
-	@$(BIN)/python benchmarks/latency.py $(ARGS)
+	@mkdir -p docs/benchmarks
+	@$(BIN)/python -m benchmarks.latency --json docs/benchmarks/latency.json \
+	  --svg docs/benchmarks/latency.svg $(ARGS)
 	@$(BIN)/python benchmarks/moved_calls.py
 	@$(BIN)/python benchmarks/lint.py
+
+.bench-venv/.installed:
+	@$(PYTHON) -m venv .bench-venv
+	@.bench-venv/bin/pip install --quiet 'llm-sandbox[docker]' 'autogen-ext[docker]' testcontainers
+	@touch $@
+
+peers: .bench-venv/.installed  ## install other libraries, apart, for make bench to measure too
 
 doctor: setup  ## what is really enforced here
 	@$(BIN)/sandboxed-tools doctor
 
 clean:  ## remove what dead runs left, then caches and the virtual environment
 	@if [ -x $(BIN)/sandboxed-tools ]; then $(BIN)/sandboxed-tools gc || true; fi
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	@rm -rf .venv .bench-venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build

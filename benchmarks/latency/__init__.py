@@ -1,0 +1,1 @@
+"""What a call costs, beside the usual ways, in one run on one machine."""
