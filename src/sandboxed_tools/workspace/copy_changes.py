@@ -19,7 +19,7 @@ from sandboxed_tools.tool.mounts import ViewUsage
 from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.cursor import Entry, TreeCursor, walk
 from sandboxed_tools.workspace.file_time import file_time_ns
-from sandboxed_tools.workspace.layers import LowerTree, confined
+from sandboxed_tools.workspace.layers import LowerTree
 from sandboxed_tools.workspace.overlay_marks import remove_marks_of
 from sandboxed_tools.workspace.settle import Origin, layers_of
 from sandboxed_tools.workspace.spelling import Parts
@@ -77,26 +77,29 @@ def collect_changes(origin: Origin, copied: Copied, *, copy: Path, upper: Path) 
         stack.callback(os.close, copy_fd)
         stack.callback(os.close, upper_fd)
         cursor = stack.enter_context(TreeCursor(copy_fd, force=True))
-        collector = _Collector(copied, cursor, lower, upper_fd)
+        upper_cursor = stack.enter_context(TreeCursor(upper_fd))
+        collector = _Collector(copied, cursor, lower, upper_cursor)
         collector.deletions((), cursor.names())
         for entry in walk(cursor):
             collector.take(entry)
-        collector.finish()
 
 
 @dataclass(slots=True)
 class _Collector:
+    """Takes the entries of the copy in the order of the walk; ``upper`` follows it where needed."""
+
     copied: Copied
     cursor: TreeCursor
     lower: LowerTree
-    upper_fd: int
+    upper: TreeCursor
     modes: dict[Parts, int] = field(default_factory=dict)
     made: set[Parts] = field(default_factory=set)
 
     def take(self, entry: Entry) -> None:
         if entry.left:
-            if entry.path not in self.made:
-                self.modes.pop(entry.path, None)
+            mode = self.modes.pop(entry.path, None)
+            if entry.path in self.made and mode is not None:
+                self._close_folder(entry.path, mode)
             return
         same = self.copied.inodes.get(_path_mark(entry.path)) == entry.info.st_ino
         touched = not same or entry.info.st_ctime_ns > self.copied.complete_ns
@@ -113,7 +116,7 @@ class _Collector:
             mode = original
         self.modes[entry.path] = mode
         if touched and mode != original:
-            os.close(self._folder(entry.path))
+            self._folder(entry.path)
         if known:
             self.cursor.enter(entry.name)
             try:
@@ -134,41 +137,37 @@ class _Collector:
         if not gone:
             return
         folder = self._folder(path)
-        try:
-            for name in gone:
-                # An unprivileged process may make this one device (mknod(2), Linux 5.8).
-                os.mknod(name, stat.S_IFCHR, 0, dir_fd=folder)
-        finally:
-            os.close(folder)
-
-    def finish(self) -> None:
-        """Give the folders their modes, which may lock us out, from the deepest up."""
-        for path in sorted(self.made, key=len, reverse=True):
-            folder = self._folder(path)
-            try:
-                os.fchmod(folder, self.modes[path])
-            finally:
-                os.close(folder)
+        for name in gone:
+            # An unprivileged process may make this one device (mknod(2), Linux 5.8).
+            os.mknod(name, stat.S_IFCHR, 0, dir_fd=folder)
 
     def _move(self, entry: Entry) -> None:
         folder = self._folder(entry.path[:-1])
-        try:
-            # In a copy nothing keeps a call from setting what overlays believe.
-            remove_marks_of(self.cursor.fd, entry.name)
-            os.rename(entry.name, entry.name, src_dir_fd=self.cursor.fd, dst_dir_fd=folder)
-        finally:
-            os.close(folder)
+        # In a copy nothing keeps a call from setting what overlays believe.
+        remove_marks_of(self.cursor.fd, entry.name)
+        os.rename(entry.name, entry.name, src_dir_fd=self.cursor.fd, dst_dir_fd=folder)
 
     def _folder(self, path: Parts) -> int:
-        """A folder of the upper tree, made with its parents where it is missing."""
-        tree = confined(self.upper_fd)
-        for end in range(1, len(path) + 1):
-            if path[:end] in self.made:
-                continue
-            parent = tree.open_listing(path[: end - 1])
-            try:
-                os.mkdir(path[end - 1], 0o700, dir_fd=parent)
-            finally:
-                os.close(parent)
-            self.made.add(path[:end])
-        return tree.open_listing(path)
+        """The upper tree's folder, made with its parents where it is missing; open until the next.
+
+        From where the last one was, not from the top: else the cost of a deep tree grows with the
+        square of its depth.
+        """
+        while tuple(self.upper.path) != path[: len(self.upper.path)]:
+            self.upper.leave()
+        for end in range(len(self.upper.path) + 1, len(path) + 1):
+            if path[:end] not in self.made:
+                os.mkdir(path[end - 1], 0o700, dir_fd=self.upper.fd)
+                self.made.add(path[:end])
+            self.upper.enter(path[end - 1])
+        return self.upper.fd
+
+    def _close_folder(self, path: Parts, mode: int) -> None:
+        """Give a folder that is complete its mode, which may lock us out: left first."""
+        folder = os.dup(self._folder(path))
+        try:
+            self.upper.leave()
+            os.fchmod(folder, mode)
+        finally:
+            os.close(folder)
+        self.made.discard(path)
