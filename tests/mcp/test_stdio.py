@@ -261,6 +261,29 @@ def test_what_is_no_message_is_answered_and_the_server_goes_on(line: bytes, code
         assert [a["id"] for a in answers if "result" in a] == ["after"]
 
 
+def test_a_list_that_is_known_is_given_only_to_a_request_that_is_right() -> None:
+    def asked(identity: int, params: object) -> bytes:
+        request = {"jsonrpc": "2.0", "id": identity, "method": "tools/list", "params": params}
+        return json.dumps(request).encode()
+
+    with raw_server() as process:
+        send(process, asked(7, {}))
+        assert "error" in receive(process), "not before the handshake"
+        send(process, INITIALIZE)
+        assert receive(process)["id"] == 1
+        send(process, INITIALIZED)
+        kinds: tuple[dict[str, object], ...] = ({}, {"_meta": {}}, {})
+        for identity, params in enumerate(kinds, start=2):
+            send(process, asked(identity, params))
+            assert receive(process)["result"]["tools"]
+        send(process, asked(8, {"cursor": 3}))
+        assert receive(process)["error"]["code"] == -32602
+        send(process, asked(9, {"_meta": 3}))
+        receive(process)
+        send(process, PING)
+        assert receive(process)["id"] == "after"
+
+
 def test_a_line_of_a_hundred_megabytes_is_refused_in_bounded_memory() -> None:
     with raw_server() as process:
         send(process, INITIALIZE)

@@ -12,15 +12,13 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from sandboxed_tools.errors import SandboxedToolsError
 from sandboxed_tools.mcp.calls import call_tool
+from sandboxed_tools.mcp.listing import Listing
 from sandboxed_tools.mcp.options import ServerOptions
 from sandboxed_tools.mcp.resources import TEMPLATES, list_resources, read_resource
-from sandboxed_tools.mcp.sessions import Session, Sessions
-from sandboxed_tools.runtime import Toolbox
+from sandboxed_tools.mcp.sessions import Sessions
 from sandboxed_tools.sandbox.contract import ChangesMode
 from sandboxed_tools.sandbox.services import joins_services
-from sandboxed_tools.tool.vendor_schemas import to_mcp
 
 __all__ = ["build_server"]
 
@@ -56,15 +54,7 @@ def _instructions(options: ServerOptions) -> str:
 def build_server(sessions: Sessions) -> Server[Any]:
     """The low-level server of these sessions; the closed schemas are what clients see."""
 
-    async def list_tools(
-        ctx: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        box = await _toolbox(sessions.of(ctx), ctx)
-        has_network = sessions.options.has_network
-        described = [to_mcp(tool, has_network=has_network) for tool in box.tools]
-        return types.ListToolsResult(
-            tools=[types.Tool.model_validate(item, by_name=False) for item in described]
-        )
+    listing = Listing(sessions)
 
     async def call(
         ctx: Context, params: types.CallToolRequestParams
@@ -98,7 +88,7 @@ def build_server(sessions: Sessions) -> Server[Any]:
         version=version("sandboxed-tools"),
         title="sandboxed-tools",
         instructions=_instructions(sessions.options),
-        on_list_tools=list_tools,
+        on_list_tools=listing.list_tools,
         on_call_tool=call,
         on_list_resources=resources,
         on_list_resource_templates=templates,
@@ -107,11 +97,5 @@ def build_server(sessions: Sessions) -> Server[Any]:
     # Not by the constructor, which warns that revision 2026-07-28 has it no more; the revisions
     # before it declare logging by this very handler.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
+    server.middleware.append(listing.remembered)
     return server
-
-
-async def _toolbox(session: Session, ctx: Context) -> Toolbox:
-    try:
-        return await session.toolbox(ctx)
-    except SandboxedToolsError as error:
-        raise MCPError(types.INTERNAL_ERROR, error.for_model) from error

@@ -23,6 +23,7 @@ from sandboxed_tools.mcp.shared_sandbox import SharedSandbox
 from sandboxed_tools.policy import Answer, ConfirmationRequest
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.sandbox.contract import Sandbox
+from sandboxed_tools.tool import AnyTool
 
 __all__ = ["Kept", "Session", "Sessions"]
 
@@ -61,6 +62,7 @@ class Session:
         self.results: dict[str, Path] = {}
         self.change_sets: dict[str, str] = {}
         self.artifacts = KeptArtifacts()
+        self.listed: dict[str, tuple[tuple[AnyTool, ...], dict[str, Any]]] = {}
         self.answered: set[str] = set()
 
     @asynccontextmanager
@@ -106,6 +108,11 @@ class Session:
             if self._box is None:
                 self._box = await self._open(ctx)
             return self._box
+
+    def open_tools(self) -> tuple[AnyTool, ...]:
+        """The tools of the open Toolbox; none before it is open."""
+        self.used_at = time.monotonic()
+        return self._box.tools if self._box is not None else ()
 
     async def _open(self, ctx: ServerRequestContext[Any, Any]) -> Toolbox:
         options = self._options
