@@ -6,10 +6,10 @@ WORKERS ?= 3
 # What the sandbox image is built from, when it is not to be chosen: make setup FROM=debian:trixie-slim
 FROM ?=
 
-.PHONY: help setup images run test check format bench peers doctor clean
+.PHONY: help setup images run test test-vm check format bench peers doctor clean
 
 help:  ## what there is
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 .venv/.installed: pyproject.toml .ci/python-environment
 	@PYTHON='$(PYTHON)' .ci/python-environment
@@ -26,6 +26,9 @@ run: setup  ## run a hostile script, and watch it do no harm
 
 test: setup  ## the test suite, against the real engine
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+test-vm: setup  ## doctor, conformance and abuse corpus in an emulated Debian 13, apart from make test
+	@$(BIN)/python -m tests.vm $(ARGS)
 
 check: .venv/.installed  ## lint, format, types, layers, our own tools and their defaults
 	@$(BIN)/ruff check
@@ -58,4 +61,4 @@ doctor: setup  ## what is really enforced here
 
 clean:  ## remove what dead runs left, then caches and the virtual environment
 	@if [ -x $(BIN)/sandboxed-tools ]; then $(BIN)/sandboxed-tools gc || true; fi
-	@rm -rf .venv .bench-venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	@rm -rf .venv .vm .bench-venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
