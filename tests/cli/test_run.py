@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.cli.command_line import command_line
 
@@ -192,6 +197,77 @@ def test_an_interruption_ends_the_call_and_leaves_nothing(number: signal.Signals
         process.send_signal(number)
         assert process.wait(timeout=20) == 130
     assert command_line("ps", "--json").object == []
+
+
+@contextmanager
+def sleeping(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """``run --json WORDS… -- COMMAND`` whose command has written its output and sleeps now."""
+    nap = f"100.{uuid.uuid4().int % 10**9:09}"
+    command = f"echo out; echo err >&2; touch made; sleep {nap}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sandboxed_tools.cli.main", "run", *words, "--", command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout is not None
+    try:
+        deadline = time.monotonic() + 90
+        while not any(item.info["cmdline"] == ["sleep", nap] for item in processes()):
+            assert process.poll() is None
+            assert time.monotonic() < deadline, "the command never began"
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait(60)
+
+
+def processes() -> Iterator[psutil.Process]:
+    return psutil.process_iter(["cmdline"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_call_still_has_its_result_as_json(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    with sleeping("--json", "-w", str(workspace)) as process:
+        process.send_signal(number)
+        printed, _ = process.communicate(timeout=90)
+    found = json.loads(printed)
+    assert (found["status"], found["exit_code"]) == ("cancelled", None)
+    assert (found["stdout"], found["stderr"]) == ("out\n", "err\n")
+    assert found["placement"] == "container"
+    assert process.returncode == 130
+    assert list(workspace.iterdir()) == []
+    assert command_line("ps", "--json").object == []
+
+
+def test_whoever_asks_twice_waits_for_no_result_and_leaves_nothing() -> None:
+    with sleeping("--json") as process:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        printed, _ = process.communicate(timeout=90)
+    assert json.loads(printed)["status"] == "cancelled"
+    assert process.returncode == 130
+    assert command_line("ps", "--json").object == []
+
+
+def test_an_interruption_that_our_parent_ignores_stays_ignored() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sandboxed_tools.cli.main", "run", "-i", "--", "echo up; cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(3) == b"up\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(b"in", timeout=90)[0] == b"in"
+    assert process.returncode == 0
 
 
 def test_an_ask_rule_of_the_operator_is_not_answered_by_an_option(tmp_path: Path) -> None:

@@ -17,13 +17,14 @@ from sandboxed_tools.cli.as_json import exec_object
 from sandboxed_tools.cli.changes import decide_about
 from sandboxed_tools.cli.confirm import terminal_confirmer
 from sandboxed_tools.cli.console import errors_end_the_program, print_json, safe, stderr
+from sandboxed_tools.cli.interrupt import call_until_interrupted
 from sandboxed_tools.cli.live import LiveOutput
 from sandboxed_tools.errors import ConfigurationError, InvalidInput
-from sandboxed_tools.policy import Answer, ConfirmationRequest
+from sandboxed_tools.policy import Answer, ConfirmationRequest, Placement
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
 from sandboxed_tools.sandbox.contract import ChangesMode
-from sandboxed_tools.tool import Command, ExecResult, Limits, Tool, ToolInput, build_tool
+from sandboxed_tools.tool import Command, ExecResult, Limits, Reason, Tool, ToolInput, build_tool
 
 __all__ = ["run"]
 
@@ -71,7 +72,8 @@ def run(
     """Run a command in a disposable container.
 
     Ends with the command's own exit code; 128+n for a signal, 124 for a timeout, 137 when memory
-    ran out, 122 for another limit, 125 when the sandbox failed, 126 when refused.
+    ran out, 122 for another limit, 125 when the sandbox failed, 126 when refused, 130 when
+    interrupted: the first Ctrl-C ends the command and keeps its result, the second does not wait.
     """
     with errors_end_the_program(as_json=as_json):
         command = _command(words, env or [], stdin=stdin)
@@ -90,10 +92,9 @@ def run(
             if service or network != "none" or changes == "apply"
             else terminal_confirmer(),
         )
-        result = anyio.run(_call, box, None if as_json else raw)
-    outcome = cast(ExecResult, result.exec)
+        outcome, placement = _carried_out(box, raw=None if as_json else raw)
     if as_json:
-        print_json(exec_object(outcome, result.placement))
+        print_json(exec_object(outcome, placement))
     else:
         _report(outcome)
         decide_about(outcome.changes)
@@ -161,12 +162,21 @@ def _tool(command: Command) -> Tool[RunInput, ExecResult, None]:
     )
 
 
-async def _call(box: Toolbox, raw: bool | None) -> CallResult[ExecResult]:
-    async with box:
-        if raw is None:
-            return await box.call("Run", {})
+def _carried_out(box: Toolbox, *, raw: bool | None) -> tuple[ExecResult, Placement]:
+    """The call's result; of one that was interrupted too early to have any, that it was."""
+    if raw is None:
+        result = anyio.run(_call, box, None)
+    else:
         with LiveOutput(raw=raw) as live:
-            return await box.call("Run", {}, on_output=live)
+            result = anyio.run(_call, box, live)
+    if result is None:
+        reason = Reason("needs_sandbox", "`run` always uses a container")
+        return ExecResult("cancelled"), Placement("container", (reason,))
+    return cast(ExecResult, result.exec), result.placement
+
+
+async def _call(box: Toolbox, live: LiveOutput | None) -> CallResult[ExecResult] | None:
+    return await call_until_interrupted(box, lambda: box.call("Run", {}, on_output=live))
 
 
 def _report(result: ExecResult) -> None:

@@ -14,7 +14,11 @@ import anyio.to_thread
 
 from sandboxed_tools.audit import AuditLog
 from sandboxed_tools.builtin import SHIPPED
-from sandboxed_tools.errors import ConfigurationError, SandboxedToolsError
+from sandboxed_tools.errors import (
+    ConfigurationError,
+    SandboxedToolsError,
+    SandboxUnavailable,
+)
 from sandboxed_tools.host import gate_status
 from sandboxed_tools.inside.place import PYTHON_IMAGE
 from sandboxed_tools.policy import (
@@ -149,6 +153,7 @@ class Toolbox(VendorForms):
         self._resources: dict[type, object] = {}
         self._host_gate = False
         self._closed = False
+        self._is_stopped = False
         self._requirements = Requirements()
 
     async def __aenter__(self) -> Self:
@@ -216,6 +221,27 @@ class Toolbox(VendorForms):
                     self._root.close()
                 if self._results is not None:
                     self._results.close()
+
+    async def stop(self) -> bool:
+        """End every contained call, each with its result so far and the status ``cancelled``.
+
+        No further contained call is begun. ``False`` when none can be running: no sandbox was
+        opened yet.
+
+        Raises:
+            ConfigurationError: the sandbox was given to this Toolbox, and others may be using it.
+        """
+        if not self._owns_sandbox:
+            raise ConfigurationError("This Toolbox's sandbox is not its own to stop.")
+        self._is_stopped = True
+        if self._sandbox_lock is None:
+            return False
+        async with self._sandbox_lock:
+            sandbox = self._sandbox
+        if sandbox is None:
+            return False
+        await sandbox.aclose()
+        return True
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
@@ -430,6 +456,8 @@ class Toolbox(VendorForms):
     async def _open_sandbox(self) -> Sandbox:
         assert self._sandbox_lock is not None
         async with self._sandbox_lock:
+            if self._is_stopped:
+                raise SandboxUnavailable("The Toolbox was stopped.")
             if self._sandbox is None:
                 protected = self._policy.seen.policy.protected_paths
                 open_sandbox = partial(open_default_sandbox, protected=protected, warm=self._warm)
