@@ -13,7 +13,7 @@ from sandboxed_tools import ConfigurationError, SandboxUnavailable, Toolbox
 from sandboxed_tools.runtime import CallResult
 from sandboxed_tools.tool import ExecResult
 
-SLEEP = {"command": "touch x; echo up; sleep 300"}
+SLEEP = {"command": "echo up; sleep 300; rm -f /tmp/x"}
 
 
 async def test_a_sandbox_that_others_may_be_using_is_not_stopped() -> None:
