@@ -82,6 +82,17 @@ def test_lost_call_whose_container_is_gone_tells_what_the_engine_saw() -> None:
     assert status(EngineState(running=False, exit_code=3, oom_killed=False)) == "exited"
 
 
+@pytest.mark.parametrize("exit_code", [0, 3, 137])
+@pytest.mark.parametrize("oom_killed", [False, True])
+def test_only_a_report_that_was_to_be_expected_is_missed(exit_code: int, oom_killed: bool) -> None:
+    state = EngineState(running=False, exit_code=exit_code, oom_killed=oom_killed)
+    with_launcher = classify("ended", None, state)
+    without = classify("ended", None, state, has_launcher=False)
+    assert with_launcher.warnings
+    assert without.warnings == ()
+    assert replace(with_launcher, warnings=()) == without
+
+
 def test_lost_call_that_nobody_can_explain_is_a_fault() -> None:
     for state in (None, EngineState(running=True, exit_code=None, oom_killed=False)):
         with pytest.raises(EngineFault):

@@ -185,6 +185,7 @@ class Call:
                     pumped.ending,
                     pumped.report,
                     self._state(container, pumped, mould=mould, since=since),
+                    has_launcher=mould.launcher != "none",
                 )
                 result = self._result(
                     container,

@@ -19,6 +19,8 @@ __all__ = ["EngineState", "Outcome", "classify"]
 THROTTLED_S = 0.1
 """Waiting for the processor quota for less than this is not worth naming as a limit."""
 
+_NO_REPORT = "the launcher was ended from outside, so there are no figures"
+
 _OURS: dict[str, tuple[Status, Limit | None]] = {
     "wall": ("timeout", "wall"),
     "idle": ("idle_timeout", "idle"),
@@ -50,8 +52,17 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def classify(ending: Ending, report: Report | None, state: EngineState | None) -> Outcome:
+def classify(
+    ending: Ending,
+    report: Report | None,
+    state: EngineState | None,
+    *,
+    has_launcher: bool = True,
+) -> Outcome:
     """Name the outcome.
+
+    ``has_launcher`` says whether a report was to be expected. Where the command is process 1 itself
+    its absence is no event.
 
     Raises:
         EngineFault: neither the launcher nor the engine can say how the call ended.
@@ -75,7 +86,8 @@ def classify(ending: Ending, report: Report | None, state: EngineState | None) -
             warning = "the connection ended early: the end of the output may be missing"
             return replace(outcome, warnings=(warning,))
         return outcome
-    return _from_state(state)
+    outcome = _from_state(state)
+    return replace(outcome, warnings=(_NO_REPORT,)) if has_launcher else outcome
 
 
 def _limits_hit(report: Report | None) -> set[Limit]:
@@ -122,12 +134,11 @@ def _from_state(state: EngineState | None) -> Outcome:
             "was ended, and its outcome is unknown",
             operator_detail=repr(state),
         )
-    warning = "the launcher was ended from outside, so there are no figures"
     none = Usage()
     if state.oom_killed:
         hit: frozenset[Limit] = frozenset({"memory"})
-        return Outcome("oom", None, None, hit, none, None, (warning,))
+        return Outcome("oom", None, None, hit, none, None)
     if state.exit_code > 128:
         number = state.exit_code - 128
-        return Outcome("signalled", None, number, frozenset(), none, None, (warning,))
-    return Outcome("exited", state.exit_code, None, frozenset(), none, None, (warning,))
+        return Outcome("signalled", None, number, frozenset(), none, None)
+    return Outcome("exited", state.exit_code, None, frozenset(), none, None)
