@@ -149,6 +149,26 @@ def test_a_backend_that_hangs_fails_by_the_deadline_of_the_check(
     assert "not done after" in result.detail
 
 
+def test_on_a_slow_machine_checks_and_commands_get_more_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[tuple[float, float | None]] = []
+
+    class Records(NeverReturns):
+        async def run(
+            self, spec: SandboxSpec, command: Command, on_output: OutputSink | None = None
+        ) -> ExecResult:
+            given.append((spec.limits.wall_s, spec.limits.idle_s))
+            return await super().run(spec, command, on_output)
+
+    names = {"endings.exit-code-0", "endings.idle-timeout"}
+    hasty = tuple(replace(c, deadline_s=0.5) for c in ALL_CHECKS if c.id in names)
+    monkeypatch.setattr(run, "ALL_CHECKS", hasty)
+    results = check_with(Records(), patience=4).results
+    assert {result.detail for result in results} == {"not done after 2 s"}
+    assert set(given) == {(120, None), (120, 4)}
+
+
 def test_a_declared_difference_is_run_and_does_not_fail_the_report() -> None:
     report = check_with(
         AgreesWithEverything(),

@@ -38,6 +38,10 @@ def conformance(
     at_once: Annotated[
         int, typer.Option("--at-once", min=1, max=32, help="Checks at the same time.")
     ] = 4,
+    patience: Annotated[
+        float,
+        typer.Option("--patience", min=1, max=100, help="How many times longer all may take."),
+    ] = 1.0,
     only_list: Annotated[
         bool, typer.Option("--list", help="List the checks and their claims; run none.")
     ] = False,
@@ -58,7 +62,7 @@ def conformance(
     ids = {check.id for check in checks}
     known = {name: why for name, why in known_differences(runtime).items() if name in ids}
     with errors_end_the_program(as_json=as_json):
-        report = anyio.run(_run, ids, image, runtime, known, at_once)
+        report = anyio.run(_run, ids, image, runtime, known, at_once, patience)
     if as_json:
         print_json({"runtime": runtime, "image": image, **report.to_json()})
     else:
@@ -77,7 +81,12 @@ def _chosen(prefixes: list[str]) -> list[Check]:
 
 
 async def _run(
-    ids: set[str], image: str, runtime: str | None, known: dict[str, str], at_once: int
+    ids: set[str],
+    image: str,
+    runtime: str | None,
+    known: dict[str, str],
+    at_once: int,
+    patience: float,
 ) -> Report:
     from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
     from sandboxed_tools.testing.conformance import run_conformance
@@ -99,6 +108,7 @@ async def _run(
                 known_differences=known,
                 only=ids,
                 at_once=at_once,
+                patience=patience,
                 on_result=told,
             )
     finally:

@@ -39,6 +39,7 @@ ORDINARY_ENV: Mapping[str, str] = {
 }
 
 DEFAULT_WALL_S = 30.0
+TIMES = frozenset({"wall_s", "idle_s"})
 
 
 class CheckFailed(AssertionError):
@@ -68,18 +69,21 @@ class Bench:
 
     ``folder`` is a scratch folder on this host, for this check alone, removed afterwards.
     The image must have bash, coreutils, procps and python3. ``runtime`` is the engine's, its
-    default when ``None``.
+    default when ``None``. Everything may take ``patience`` times as long as on a machine that is
+    not emulated.
     """
 
     sandbox: Sandbox
     image: str
     folder: Path
     runtime: str | None = None
+    patience: float = 1.0
 
     def spec(
         self, *, limits: Mapping[str, Any] | None = None, workspace: WorkspaceMount | None = None
     ) -> SandboxSpec:
         values = {"wall_s": DEFAULT_WALL_S, **(limits or {})}
+        values |= {name: values[name] * self.patience for name in TIMES & values.keys()}
         return SandboxSpec(
             image=self.image,
             limits=Limits.of(**values),

@@ -180,7 +180,7 @@ async def slow_sink(bench: Bench) -> None:
     try:
         result = await bench.bash(
             "seq 1 300000; exit 3",
-            on_output=lambda _stream, _data: bool(stuck.wait(20.0)),
+            on_output=lambda _stream, _data: bool(stuck.wait(20.0 * bench.patience)),
             limits={"wall_s": 15},
         )
     finally:

@@ -83,6 +83,7 @@ async def run_conformance(
     known_differences: Mapping[str, str] | None = None,
     only: Collection[str] | None = None,
     at_once: int = 4,
+    patience: float = 1.0,
     on_result: Callable[[CheckResult], None] | None = None,
 ) -> Report:
     """Put ``sandbox`` through the checks and report what held.
@@ -95,6 +96,7 @@ async def run_conformance(
             reason; they run all the same.
         only: ids to run; all of them by default.
         at_once: how many checks run at the same time.
+        patience: how many times longer everything may take, on a slow or emulated machine.
         on_result: told each result as it comes.
 
     Raises:
@@ -113,6 +115,7 @@ async def run_conformance(
             sandbox=sandbox,
             image=image,
             runtime=runtime,
+            patience=patience,
             declared=declared.get(check.id),
         )
         if on_result is not None:
@@ -135,19 +138,27 @@ async def run_conformance(
 
 
 async def _conduct(
-    check: Check, *, sandbox: Sandbox, image: str, runtime: str | None, declared: str | None
+    check: Check,
+    *,
+    sandbox: Sandbox,
+    image: str,
+    runtime: str | None,
+    patience: float,
+    declared: str | None,
 ) -> CheckResult:
     started = time.monotonic()
     folder = _scratch_folder()
     detail = ""
     try:
-        with anyio.fail_after(check.deadline_s):
-            bench = Bench(sandbox=sandbox, image=image, folder=folder, runtime=runtime)
+        with anyio.fail_after(check.deadline_s * patience):
+            bench = Bench(
+                sandbox=sandbox, image=image, folder=folder, runtime=runtime, patience=patience
+            )
             await check.prove(bench)
     except CheckFailed as failure:
         detail = str(failure) or "failed"
     except TimeoutError:
-        detail = f"not done after {check.deadline_s:.0f} s"
+        detail = f"not done after {check.deadline_s * patience:.0f} s"
     except Exception as error:  # noqa: BLE001 - whatever a backend raises is this check's failure
         detail = f"{type(error).__name__}: {error}"
     finally:
