@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from tests.security.abuse import Row, Seen, faults
+from tests.security.abuse import PATIENCE, Row, Seen, faults
 
 from sandboxed_tools.policy import Policy
 from sandboxed_tools.runtime import Toolbox
@@ -22,8 +22,8 @@ from sandboxed_tools.tool import Limits
 
 __all__ = ["conduct", "snapshot"]
 
-AT_ONCE = 3
-RESPONSIVE_S = 5.0
+AT_ONCE = 3 if PATIENCE == 1 else 1
+RESPONSIVE_S = 5.0 * PATIENCE
 
 
 async def conduct(rows: Iterable[Row], sandbox: Sandbox) -> dict[str, list[str]]:
@@ -106,7 +106,7 @@ async def _row(row: Row, sandbox: Sandbox) -> list[str]:
             wrong.append("the host's workspace changed")
     async with scratch_workspace() as workspace:
         contained = Policy(sandbox="always")
-        limits = Limits.of(wall_s=20)
+        limits = Limits.of(wall_s=20 * PATIENCE)
         async with Toolbox(
             sandbox=sandbox,
             workspace=workspace,
@@ -133,7 +133,7 @@ async def _bash_row(row: Row, box: Toolbox) -> list[str]:
     async with anyio.create_task_group() as group:
         group.start_soon(hostile)
         if row.twin.beside:
-            await anyio.sleep(1.5)
+            await anyio.sleep(1.5 * PATIENCE)
             shown = await _shown(box, row.twin.beside)
             if row.twin.beside_shows not in shown:
                 wrong.append(f"a call beside it showed {shown!r}")
@@ -157,7 +157,7 @@ async def _tool_row(row: Row, box: Toolbox) -> list[str]:
     name, raw = row.tool_call
     wrong = []
     try:
-        with anyio.fail_after(30):
+        with anyio.fail_after(30 * PATIENCE):
             done = await box.call(name, raw)
     except CallError as error:
         if not str(error).strip():
