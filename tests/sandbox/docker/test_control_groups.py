@@ -1,4 +1,4 @@
-"""What the kernel's control groups count reaches the result; the operator's group holds them all."""
+"""What the kernel's control groups count reaches the result; an operator's group holds them all."""
 
 from __future__ import annotations
 
