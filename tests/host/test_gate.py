@@ -11,7 +11,7 @@ from tests.host.attacker import Run, require_system_python
 
 from sandboxed_tools.host import gate_status
 from sandboxed_tools.host.gate import landlock_abi, probe_gate
-from sandboxed_tools.host.landlock import READ, PathRule, known_rights, system_rules
+from sandboxed_tools.host.landlock import READ, TRUNCATE, PathRule, known_rights, system_rules
 from sandboxed_tools.host.report import Denial, Report
 
 
@@ -34,10 +34,15 @@ def test_the_gate_holds_with_what_older_kernels_offer(abi: int, notify: bool) ->
     assert plan.landlock_abi == abi
 
 
-@pytest.mark.parametrize("abi", [1, 2, 3])
-def test_truncation_is_refused_on_every_abi(abi: int, run: Run, workspace: Path) -> None:
+@pytest.mark.parametrize("filters", [True, False], ids=["by the filter", "by what there is"])
+@pytest.mark.parametrize("abi", [1, 2, 3, 7])
+def test_truncation_is_refused_on_every_abi(
+    abi: int, filters: bool, run: Run, workspace: Path
+) -> None:
     require_system_python()
-    plan = probe_gate(abi=abi)[1]
+    plan = probe_gate(abi=abi, filters_truncation=filters)[1]
+    assert plan is not None
+    assert bool(plan.file_rights & TRUNCATE) == (not filters and plan.landlock_abi >= 3)
     for attempt in (
         'os.truncate("kept", 0)',
         'os.open("kept", os.O_RDONLY | os.O_TRUNC)',

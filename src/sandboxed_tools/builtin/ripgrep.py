@@ -53,8 +53,10 @@ async def grep_with_ripgrep(
         SandboxUnavailable: the gate could not be applied.
     """
     selection = Selection(root, place, options)
+    ignores = options.gitignore and _may_ignore(root, place, selection)
     command = Command(
-        (program, *_arguments(pattern, options), "--", "./"), cwd=str(root.path / place.text)
+        (program, *_arguments(pattern, options, ignores=ignores), "--", "./"),
+        cwd=str(root.path / place.text),
     )
     outcome = await run_on_host(
         command,
@@ -66,6 +68,7 @@ async def grep_with_ripgrep(
             output_kept_bytes=2 * _OUTPUT_BYTES,
             output_total_bytes=_OUTPUT_BYTES,
         ),
+        opens_many_files=True,
     )
     ended = outcome.result
     if not _is_whole(ended):
@@ -81,13 +84,30 @@ def _is_whole(ended: ExecResult) -> bool:
     return ended.status == "timeout" or (ended.status == "exited" and ended.exit_code in (0, 1))
 
 
-def _arguments(pattern: SearchPattern, options: GrepOptions) -> list[str]:
+def _may_ignore(root: WorkspaceRoot, place: Place, selection: Selection) -> bool:
+    """Whether ripgrep is to look for ignore files: five questions in each folder.
+
+    It is not asked to where neither the start folder nor one above it has such a file or is a
+    repository. A file further down counts all the same: our own selection comes after.
+    """
+    folders = (root.path, *(root.path / part for part in _paths_to(place)))
+    is_repository = any(os.path.lexists(folder / ".git") for folder in folders)
+    return is_repository or bool(selection.rules(place.parts).layers)
+
+
+def _paths_to(place: Place) -> Iterator[str]:
+    """Each folder on the way from the root to the place, the place last."""
+    parts = [os.fsdecode(part) for part in place.parts]
+    return ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+
+
+def _arguments(pattern: SearchPattern, options: GrepOptions, *, ignores: bool) -> list[str]:
     arguments = [
         *("--no-config", "--color=never", "--crlf", "--no-follow"),
         *("--one-file-system", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-parent"),
         *("--no-require-git", "--no-ignore-files"),
     ]
-    if not options.gitignore:
+    if not ignores:
         arguments.append("--no-ignore")
     if options.hidden:
         arguments.append("--hidden")

@@ -23,7 +23,11 @@ _BENEATH_NO_MAGICLINKS: Final = 0x08 | 0x02
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Open descriptors: what may be read, and where the command starts."""
+    """Open descriptors: what may be read, and where the command starts.
+
+    Where it starts is named among what may be read, though it lies in the workspace: Landlock walks
+    up from each file to the nearest rule.
+    """
 
     readable: tuple[int, ...]
     cwd: int
@@ -53,6 +57,8 @@ def open_folders(
         readable += [kept(_opened(path, 0)) for path in read_roots]
         relative = _relative(cwd, workspace)
         start = kept(_beneath(readable[0], relative)) if relative.parts else readable[0]
+        if start != readable[0]:
+            readable.append(start)
         yield Folders(tuple(readable), start, workspace / relative)
 
 

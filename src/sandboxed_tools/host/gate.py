@@ -16,7 +16,7 @@ from typing import Final, cast
 import anyio.to_thread
 
 from sandboxed_tools.host.environment import build_environment
-from sandboxed_tools.host.landlock import MINIMUM_ABI, system_rules
+from sandboxed_tools.host.landlock import MINIMUM_ABI, TRUNCATE, known_rights, system_rules
 from sandboxed_tools.host.launch import GatePlan, Identity, Launch, launched
 from sandboxed_tools.host.report import Report
 from sandboxed_tools.host.scratch import private_scratch, remove_stale_scratch
@@ -67,17 +67,31 @@ def gate_status() -> GateStatus:
     return _found()[0]
 
 
-async def gate_plan() -> GatePlan | None:
-    """The plan that the probe proved; ``None`` where the gate is not available."""
-    if _found.cache_info().currsize:
-        return _found()[1]
-    return (await anyio.to_thread.run_sync(_found))[1]
+async def gate_plan(*, opens_many_files: bool = False) -> GatePlan | None:
+    """The plan that the probe proved; ``None`` where the gate is not available.
+
+    With ``opens_many_files`` truncation is refused by the filter, as on kernels before 6.2. When
+    Landlock handles that right, it looks for it at every open in every folder up to the root, for
+    a file that may only be read as well (hook_file_open, security/landlock/fs.c).
+    """
+    probed = _probed_for_many_files if opens_many_files else _found
+    if probed.cache_info().currsize:
+        return probed()[1]
+    return (await anyio.to_thread.run_sync(probed))[1]
 
 
 @functools.cache
 def _found() -> tuple[GateStatus, GatePlan | None]:
     remove_stale_scratch()
     return probe_gate()
+
+
+@functools.cache
+def _probed_for_many_files() -> tuple[GateStatus, GatePlan | None]:
+    status = gate_status()
+    if not status.available:
+        return status, None
+    return probe_gate(notify=status.reports_denials, filters_truncation=True)
 
 
 def landlock_abi() -> int:
@@ -89,9 +103,9 @@ def landlock_abi() -> int:
 
 
 def probe_gate(
-    *, abi: int | None = None, notify: bool | None = None
+    *, abi: int | None = None, notify: bool | None = None, filters_truncation: bool = False
 ) -> tuple[GateStatus, GatePlan | None]:
-    """Find out what the kernel has and prove it; ``abi`` and ``notify`` ask for less than that.
+    """Find out what the kernel has and prove it; the arguments ask Landlock for less than that.
 
     The proof is a run that attempts writes, a connection and a secret, and leaves processes behind.
     """
@@ -103,7 +117,8 @@ def probe_gate(
     failures: list[str] = []
     for with_notify in (True, False) if notify is None else (notify,):
         used = min(found, NEWEST_ABI if abi is None else abi)
-        plan = _plan(cast(Machine, machine), used, notify=with_notify)
+        rights = known_rights(used) & (~TRUNCATE if filters_truncation else -1)
+        plan = _plan(cast(Machine, machine), used, notify=with_notify, rights=rights)
         failure = _try(plan)
         if failure is None:
             words = f"Landlock ABI {used} and seccomp refused every attempt of the probe"
@@ -122,12 +137,18 @@ def _missing(abi: int, machine: str) -> str | None:
     return None
 
 
-def _plan(machine: Machine, abi: int, *, notify: bool) -> GatePlan:
+def _plan(machine: Machine, abi: int, *, notify: bool, rights: int) -> GatePlan:
     return GatePlan(
         machine=machine,
         landlock_abi=abi,
+        file_rights=rights,
         notify=notify,
-        seccomp_filter=filter_program(machine=machine, landlock_abi=abi, notify=notify),
+        seccomp_filter=filter_program(
+            machine=machine,
+            landlock_abi=abi,
+            notify=notify,
+            refuses_truncation=not rights & TRUNCATE,
+        ),
         system_rules=system_rules(abi),
     )
 

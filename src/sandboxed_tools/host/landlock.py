@@ -90,9 +90,9 @@ def known_rights(abi: int) -> int:
     return int((1 << (newest + 1)) - 1)
 
 
-def handled_attributes(abi: int) -> bytes:
-    """``struct landlock_ruleset_attr`` that handles all this ABI knows, in the size it knows."""
-    fields = [known_rights(abi)]
+def handled_attributes(abi: int, *, rights: int) -> bytes:
+    """``struct landlock_ruleset_attr`` that handles these rights, in the size that the ABI knows."""
+    fields = [rights]
     if abi >= 4:
         fields.append(_NET_TCP)
     if abi >= 6:

@@ -16,7 +16,6 @@ from sandboxed_tools.host.landlock import (
     WRITE_BELOW,
     PathRule,
     handled_attributes,
-    known_rights,
     scope_attributes,
 )
 from sandboxed_tools.host.scratch import Scratch
@@ -33,10 +32,14 @@ CAP_DAC_READ_SEARCH: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class GatePlan:
-    """What of the gate is the same for every run on this machine."""
+    """What of the gate is the same for every run on this machine.
+
+    ``file_rights`` are those that Landlock decides about; the filter makes up for the others.
+    """
 
     machine: Machine
     landlock_abi: int
+    file_rights: int
     notify: bool
     seccomp_filter: bytes
     system_rules: tuple[PathRule, ...]
@@ -113,18 +116,18 @@ def launched(
 
 def _told(plan: GatePlan, launch: Launch) -> dict[str, object]:
     """What a supervisor is told; descriptors travel beside it, in the order of ``launched``."""
-    abi, known = plan.landlock_abi, known_rights(plan.landlock_abi)
+    abi, handled = plan.landlock_abi, plan.file_rights
     rules = [
         *plan.system_rules,
-        PathRule(os.fsencode(launch.scratch.tmp), WRITE_BELOW & known),
+        PathRule(os.fsencode(launch.scratch.tmp), WRITE_BELOW),
         PathRule(os.fsencode(launch.scratch.home), READ),
     ]
     return {
-        "landlock": handled_attributes(abi),
+        "landlock": handled_attributes(abi, rights=handled),
         "scope": scope_attributes(abi),
         "folders": len(launch.folders),
         "folder_rights": READ,
-        "path_rules": [(rule.path, rule.rights) for rule in rules],
+        "path_rules": [(rule.path, rule.rights & handled) for rule in rules],
         "filter": plan.seccomp_filter,
         "notify": plan.notify,
         "calls": _calls(plan.machine),

@@ -70,6 +70,7 @@ async def run_on_host(
     on_output: OutputSink | None = None,
     trusted_git: bool = False,
     cancel: anyio.Event | None = None,
+    opens_many_files: bool = False,
     gate: GatePlan | None = None,
 ) -> HostOutcome:
     """Run ``command`` on the host with no right but to read, and return how it ended.
@@ -80,6 +81,7 @@ async def run_on_host(
     of it is killed; on cancellation of the caller likewise, before the cancellation goes on.
 
     ``trusted_git`` adds the settings under which git runs no program that the repository names.
+    ``opens_many_files`` takes the gate that costs least at each open, for the same refusals.
     ``gate`` replaces the proved plan, for tests of what older kernels offer.
 
     Memory, processor time and file size are limits of each process; the number of processes is one
@@ -91,7 +93,7 @@ async def run_on_host(
         PathRefused: the command's directory is not in the workspace.
         InvalidInput: the command sets a variable that is not allowed here.
     """
-    plan = gate or await gate_plan()
+    plan = gate or await gate_plan(opens_many_files=opens_many_files)
     if plan is None:
         raise SandboxUnavailable(
             "No command can run on this host: the gate that keeps it from writing is missing.",

@@ -89,18 +89,22 @@ _FCNTLS: Final = (8, 10, 15, 1024, 1026, 1036, 1038)
 _SYSLOG_QUESTIONS: Final = (3, 9, 10)
 
 
-def filter_program(*, machine: Machine, landlock_abi: int, notify: bool) -> bytes:
+def filter_program(
+    *, machine: Machine, landlock_abi: int, notify: bool, refuses_truncation: bool = False
+) -> bytes:
     """The filter as bytes for ``seccomp(2)``.
 
-    ``landlock_abi`` says which Landlock rights are missing and must be made up for here.
+    ``landlock_abi`` says which Landlock rights are missing and must be made up for here;
+    ``refuses_truncation`` that the one to truncate is, though the ABI knows it.
     ``notify`` reports refusals and attempts to a supervisor, which must answer; without it refused
     calls fail at once and nothing is reported.
     """
     refuse = NOTIFY if notify else fail_with(errno.EPERM)
-    rules = _opening(notify=notify, landlock_abi=landlock_abi)
+    refuses_truncation = refuses_truncation or landlock_abi < 3
+    rules = _opening(notify=notify, refuses_truncation=refuses_truncation)
     rules += _sockets(refuse) + _processes(refuse) + _descriptors(refuse)
     rules += [Rule(call, refuse) for call in REFUSED]
-    if landlock_abi < 3:
+    if refuses_truncation:
         # Not by notification: the supervisor lets watched calls go on to Landlock.
         rules.append(Rule("truncate", fail_with(errno.EPERM)))
     if landlock_abi < 6:
@@ -112,10 +116,10 @@ def filter_program(*, machine: Machine, landlock_abi: int, notify: bool) -> byte
     return assemble(rules, machine=machine)
 
 
-def _opening(*, notify: bool, landlock_abi: int) -> list[Rule]:
+def _opening(*, notify: bool, refuses_truncation: bool) -> list[Rule]:
     rules: list[Rule] = []
     for call, flags in (("openat", 2), ("open", 1)):
-        if landlock_abi < 3:
+        if refuses_truncation:
             # Truncation by a descriptor that is open for reading only: no right covers it there.
             masks = os.O_ACCMODE | os.O_TRUNC
             cut = Condition(flags, (os.O_TRUNC,), mask=masks)
@@ -123,7 +127,7 @@ def _opening(*, notify: bool, landlock_abi: int) -> list[Rule]:
         if notify:
             reads_only = Condition(flags, (0,), mask=_WRITES, negated=True)
             rules.append(Rule(call, NOTIFY, (reads_only,)))
-    if landlock_abi < 3:
+    if refuses_truncation:
         # Its flags lie in memory, where a filter cannot look. glibc and the shell do not use it.
         rules.append(Rule("openat2", fail_with(errno.ENOSYS)))
     return rules

@@ -1,7 +1,8 @@
-"""Supervisors, one started ahead of time: most of what a run costs is the start of an interpreter.
+"""Supervisors, started ahead of time: most of what a run costs is the start of an interpreter.
 
-Each supervisor serves exactly one run. While it does, the next one boots and then waits, blocked,
-on its socket. It ends when this process ends, however that happens.
+Each supervisor serves exactly one run. After it another one boots, so that it does not take the
+processor from the command, and then waits, blocked, on its socket. Two wait, so that a run that
+follows at once finds one as well. They end when this process ends, however that happens.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,6 +43,7 @@ module.main(int(sys.argv[2]), client=int(sys.argv[3]))
 # SCM_MAX_FD, include/net/scm.h
 _MAX_DESCRIPTORS: Final = 253
 _SEND_S: Final = 10.0
+_SPARES: Final = 2
 
 
 class Supervisor:
@@ -142,70 +145,70 @@ def compiled(name: str) -> CodeType:
     return compile(path.read_text(encoding="utf-8"), str(path), "exec", optimize=2)
 
 
-class _Spare:
-    """At most one supervisor that waits for a run."""
+class _Spares:
+    """The supervisors that wait for a run, the one that has waited longest first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: Supervisor | None = None
+        self._waiting: deque[Supervisor] = deque()
         self._closed = False
         self._forget_in_child()
         os.register_at_fork(after_in_child=self._forget_in_child)
         atexit.register(self.close)
 
     def _forget_in_child(self) -> None:
-        # The parent's spare serves the parent, and another thread may have held the lock.
+        # The parent's spares serve the parent, and another thread may have held the lock.
         self._lock = threading.Lock()
-        if self._waiting is not None:
-            self._waiting.forget()
-        self._waiting = None
+        for waiting in self._waiting:
+            waiting.forget()
+        self._waiting = deque()
 
     def take(self) -> Supervisor:
         with self._lock:
-            taken, self._waiting = self._waiting, None
+            taken = self._waiting.popleft() if self._waiting else None
         if taken is not None and taken.standing != _standing():
-            # This process gave up rights since then, which the spare still has.
+            # This process gave up rights since then, which the waiting one still has.
             taken.close()
             taken = None
         return taken or Supervisor()
 
     def refill(self) -> None:
         with self._lock:
-            if self._waiting is None and not self._closed:
-                self._waiting = Supervisor()
+            while len(self._waiting) < _SPARES and not self._closed:
+                self._waiting.append(Supervisor())
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.close()
+            waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.close()
 
 
-_SPARE: Final = _Spare()
+_WAITING: Final = _Spares()
 
 
 @contextmanager
 def supervisor() -> Iterator[Supervisor]:
-    """A supervisor for one run, and a spare for the next; gone at the end.
+    """A supervisor for one run, gone at the end; then spares for the next ones.
 
     Raises:
         OSError: no process could be started.
     """
-    taken = _SPARE.take()
+    taken = _WAITING.take()
     try:
-        # On its own, so that the run does not wait for it. An interpreter that is shutting down
-        # starts no more threads.
-        with suppress(RuntimeError):
-            threading.Thread(target=_refill, daemon=True).start()
         yield taken
     finally:
         taken.close()
+        # On its own, so that nobody waits for it. An interpreter that is shutting down starts no
+        # more threads.
+        with suppress(RuntimeError):
+            threading.Thread(target=_refill, daemon=True).start()
 
 
 def _refill() -> None:
     try:
-        _SPARE.refill()
+        _WAITING.refill()
     except OSError:
         # The next run starts its own, and reports what hinders it.
         return
