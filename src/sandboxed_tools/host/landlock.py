@@ -91,7 +91,7 @@ def known_rights(abi: int) -> int:
 
 
 def handled_attributes(abi: int, *, rights: int) -> bytes:
-    """``struct landlock_ruleset_attr`` that handles these rights, in the size that the ABI knows."""
+    """``struct landlock_ruleset_attr`` that handles ``rights``, as long as the ABI has it."""
     fields = [rights]
     if abi >= 4:
         fields.append(_NET_TCP)
