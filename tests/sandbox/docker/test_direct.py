@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
+from sandboxed_tools import Bash, Toolbox
+from sandboxed_tools.builtin.bash import SANDBOX_ENV
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker import moulds
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
 from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
+from sandboxed_tools.tool.result import ExecResult
 
 pytestmark = pytest.mark.engine
 
@@ -50,6 +53,18 @@ def test_it_ends_as_it_ends_and_nobody_is_said_to_have_ended_it(
     assert result.warnings == ()
     assert result.usage.memory_peak_bytes is None
     assert not result.trusted_report
+
+
+def test_the_shipped_bash_works_without_a_launcher(direct: DockerSandbox, base_image: str) -> None:
+    async def called() -> ExecResult:
+        async with Toolbox(sandbox=direct, image=base_image) as box:
+            result = await box.call(Bash, {"command": "touch /tmp/made; env"})
+            assert result.exec is not None
+            return result.exec
+
+    result = anyio.run(called)
+    assert result.ok, result
+    assert {line.partition("=")[0] for line in result.stdout_text.splitlines()} >= set(SANDBOX_ENV)
 
 
 def test_a_deadline_is_the_same_without_a_launcher(direct: DockerSandbox, base_image: str) -> None:

@@ -187,7 +187,7 @@ def test_no_resolver_answers_for_names_outside(services: Services) -> None:
     result = services.run(services.joined(), "python3", "-c", script)
     assert result.ok, result
     assert result.stdout_text.split()[0] == "0"
-    resolvers = services.run(services.joined(), "grep", "nameserver", "/etc/resolv.conf")
+    resolvers = services.run(services.joined(), "grep", "^nameserver", "/etc/resolv.conf")
     assert resolvers.stdout_text in ("nameserver 127.0.0.11\n", "nameserver 127.0.0.1\n")
 
 

@@ -14,7 +14,7 @@ __all__ = ["Direct", "direct_command"]
 # who may ask the engine can read it; these say nothing about anybody.
 HARMLESS_VARIABLES = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TERM", "TZ"}
-    | {"USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "NO_COLOR"}
+    | {"USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "NO_COLOR", "GIT_TERMINAL_PROMPT"}
 )
 
 
