@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -17,6 +18,8 @@ import jsonschema
 import pytest
 from mcp import Client, MCPError
 from tests.mcp.serving import PROGRAM, stdio_server, texts
+
+from sandboxed_tools.mcp.stdio import MAX_UNANSWERED
 
 ERAS = ["legacy", "auto"]
 
@@ -298,6 +301,74 @@ def test_a_line_of_a_hundred_megabytes_is_refused_in_bounded_memory() -> None:
         status = Path(f"/proc/{process.pid}/status").read_text()
         peak_kib = int(next(line for line in status.splitlines() if "VmHWM" in line).split()[1])
         assert peak_kib < 400 * 1024
+
+
+def flooded(process: subprocess.Popen[bytes], requests: Iterator[bytes]) -> int:
+    """Send requests and read nothing, until the server takes no more; how many it took whole."""
+    assert process.stdin is not None
+    descriptor = process.stdin.fileno()
+    os.set_blocking(descriptor, False)
+    taken = 0
+    for request in requests:
+        rest = request + b"\n"
+        deadline = time.monotonic() + 5
+        while rest:
+            try:
+                rest = rest[os.write(descriptor, rest) :]
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    return taken
+                time.sleep(0.01)
+        taken += 1
+    return taken
+
+
+@pytest.mark.parametrize("same_id", [False, True])
+def test_a_client_that_reads_no_answers_is_read_no_further_and_loses_none(same_id: bool) -> None:
+    def lists() -> Iterator[bytes]:
+        for number in range(100_000):
+            identity = 7 if same_id else number
+            yield f'{{"jsonrpc":"2.0","id":{identity},"method":"tools/list"}}'.encode()
+
+    with raw_server() as process:
+        send(process, INITIALIZE)
+        receive(process)
+        send(process, INITIALIZED)
+        taken = flooded(process, lists())
+        assert taken < 10 * MAX_UNANSWERED
+        for _ in range(taken):
+            assert receive(process)["result"]["tools"]
+        process.terminate()
+        assert process.wait(60) in (0, 130)
+
+
+def test_a_client_that_goes_without_having_read_its_answers_ends_the_server() -> None:
+    list_tools = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+    with raw_server() as process:
+        send(process, INITIALIZE)
+        receive(process)
+        send(process, INITIALIZED)
+        flooded(process, itertools.repeat(list_tools))
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.close()
+        process.stdin.close()
+        assert process.wait(60) in (0, 130)
+
+
+async def test_a_hundred_parallel_calls_are_all_answered(workspace: Path) -> None:
+    results: list[Any] = []
+
+    async def call(client: Client, number: int) -> None:
+        results.append(await client.call_tool("Glob", {"pattern": f"{number}*"}))
+
+    with anyio.fail_after(120):
+        async with Client(stdio_server("-w", workspace), mode="legacy") as client:
+            async with anyio.create_task_group() as tasks:
+                for number in range(100):
+                    tasks.start_soon(call, client, number)
+    assert len(results) == 100
+    assert not any(result.is_error for result in results)
 
 
 @pytest.mark.parametrize("ending", ["end of input", signal.SIGTERM, signal.SIGINT])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ log = logging.getLogger("sandboxed_tools.mcp")
 
 MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 """More than the longest command takes as JSON."""
+MAX_UNANSWERED: Final = 1024
+"""Requests without an answer, beyond which nothing is read: more than a session's queue holds, so
+only a client that does not read its answers gets there."""
 _CHUNK_BYTES: Final = 64 * 1024
 _ATOMIC_BYTES: Final = 4096
 """What a pipe that polls as writable takes at once, pipe(7): so writing never blocks the loop."""
@@ -77,9 +81,10 @@ async def _messages(
     to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
     complaints = outgoing.clone()
+    unanswered = _Unanswered()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read, ends.stdin, to_server, complaints)
-        tasks.start_soon(_write, ends.stdout, from_server)
+        tasks.start_soon(_read, ends.stdin, to_server, complaints, unanswered)
+        tasks.start_soon(_write, ends.stdout, from_server, unanswered)
         try:
             yield incoming, outgoing
         finally:
@@ -88,10 +93,48 @@ async def _messages(
                 stream.close()
 
 
+class _Unanswered:
+    """The requests that still wait for their answer, or were not cancelled."""
+
+    def __init__(self) -> None:
+        # Counted: a client may use one id twice.
+        self._waiting: Counter[types.RequestId] = Counter()
+        self._has_reader = True
+        self._changed = anyio.Event()
+
+    async def add(self, message: types.JSONRPCMessage) -> None:
+        """Count a message that came in; waits while there are too many."""
+        while self._has_reader and self._waiting.total() >= MAX_UNANSWERED:
+            self._changed = anyio.Event()
+            await self._changed.wait()
+        if isinstance(message, types.JSONRPCRequest):
+            self._waiting[message.id] += 1
+        elif isinstance(message, types.JSONRPCNotification):
+            self._remove((message.params or {}).get("requestId"))
+
+    def answer(self, message: types.JSONRPCMessage) -> None:
+        """Count a message that goes out."""
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._remove(message.id)
+
+    def forget(self) -> None:
+        """Nobody reads answers any more: go on reading, to see the client's end."""
+        self._has_reader = False
+        self._changed.set()
+
+    def _remove(self, identity: object) -> None:
+        if isinstance(identity, str | int) and identity in self._waiting:
+            self._waiting[identity] -= 1
+            if not self._waiting[identity]:
+                del self._waiting[identity]
+            self._changed.set()
+
+
 async def _read(
     descriptor: int,
     to_server: MemoryObjectSendStream[Incoming],
     complaints: MemoryObjectSendStream[SessionMessage],
+    unanswered: _Unanswered,
 ) -> None:
     async with to_server, complaints:
         async for line in _lines(descriptor):
@@ -99,6 +142,7 @@ async def _read(
             if isinstance(message, types.JSONRPCError):
                 await complaints.send(SessionMessage(message))
             elif message is not None:
+                await unanswered.add(message)
                 await to_server.send(SessionMessage(message))
 
 
@@ -151,9 +195,14 @@ def _error(code: int, message: str) -> types.JSONRPCError:
     )
 
 
-async def _write(descriptor: int, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _write(
+    descriptor: int,
+    from_server: MemoryObjectReceiveStream[SessionMessage],
+    unanswered: _Unanswered,
+) -> None:
     async with from_server:
         async for item in from_server:
+            unanswered.answer(item.message)
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             data = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
             try:
@@ -162,6 +211,7 @@ async def _write(descriptor: int, from_server: MemoryObjectReceiveStream[Session
                     data = data[os.write(descriptor, data[:_ATOMIC_BYTES]) :]
             except BrokenPipeError:
                 log.info("the client reads no more")
+                unanswered.forget()
                 return
 
 
