@@ -84,7 +84,7 @@ def read_results(file: Path) -> list[StepResult]:
 def _command(disks: Disks, results: Path, console: Path) -> list[str]:
     kernel_words = (
         "root=/dev/vda rw console=ttyS0 panic=-1 systemd.mask=serial-getty@ttyS0.service"
-        " systemd.journald.forward_to_console=1"
+        " systemd.journald.forward_to_console=1 systemd.journald.max_level_console=warning"
     )
     return [
         *(EMULATOR, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
