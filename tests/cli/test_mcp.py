@@ -67,6 +67,8 @@ def _command_in(text: str, client: str) -> list[str]:
     settings = json.loads(text)
     (servers,) = settings.values()
     entry = servers["sandboxed-tools"]
+    if client == "opencode":
+        return list(entry["command"])
     return [entry["command"], *entry["args"]]
 
 

@@ -194,9 +194,13 @@ def _wait_until_none(running: Any) -> None:
 
 
 @contextmanager
-def raw_server(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+def raw_server(
+    *words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [*PROGRAM, *map(str, words)],
+        cwd=cwd,
+        env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -391,29 +395,29 @@ def test_standard_output_holds_messages_only(tmp_path: Path) -> None:
         "import sys, os, subprocess\n"
         "from sandboxed_tools import ToolInput, build_tool\n"
         "class Nothing(ToolInput):\n    pass\n"
-        "def work(tool_input, ctx):\n"
-        "    print('stray'); os.write(1, b'stray\\n'); subprocess.run(['echo', 'stray'])\n"
-        "    return sys.stdin.read()\n"
-        "TOOLS = [build_tool(name='Noisy', description='x', input_schema=Nothing, call=work,\n"
-        "    is_read_only=True)]\n"
+        "def noise(tool_input):\n"
+        "    print('stray', repr(sys.stdin.read())); os.write(1, b'stray\\n')\n"
+        "    subprocess.run(['echo', 'stray from a child'])\n"
+        "    return True\n"
+        "TOOLS = [build_tool(name='Noisy', description='x', input_schema=Nothing,\n"
+        "    call=lambda tool_input, ctx: 'x', is_read_only=noise)]\n"
         "print('stray on import')\n"
     )
-    policy = tmp_path / "config" / "sandboxed-tools"
-    policy.mkdir(parents=True)
-    command = [*PROGRAM, "--tools", "noisy:TOOLS"]
-    messages = [INITIALIZE, INITIALIZED, b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}']
-    done = subprocess.run(
-        command,
-        input=b"\n".join(messages) + b"\n",
-        capture_output=True,
-        cwd=tmp_path,
-        env={**os.environ},
-        timeout=120,
-        check=False,
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert lines[0]["id"] == 1
-    assert b"stray on import" in done.stderr
+    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/engine.sock"}
+    call = b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"Noisy"}}'
+    with raw_server("--tools", "noisy:TOOLS", cwd=tmp_path, env=env) as process:
+        send(process, INITIALIZE)
+        assert receive(process)["id"] == 1
+        send(process, INITIALIZED, call, PING)
+        assert {receive(process)["id"] for _ in range(2)} == {2, "after"}
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        assert process.stderr is not None
+        errors = process.stderr.read()
+    for stray in (b"stray on import", b"stray ''", b"stray\n", b"stray from a child"):
+        assert stray in errors
 
 
 @pytest.mark.engine

@@ -44,6 +44,16 @@ def _vscode(command: Sequence[str]) -> str:
     return _json({"servers": {NAME: {"type": "stdio", **_stdio(command)}}})
 
 
+def _copilot(command: Sequence[str]) -> str:
+    # It takes a server's tools only where they are named; the asterisk is all of them.
+    entry = {"type": "local", **_stdio(command), "tools": ["*"]}
+    return _json({"mcpServers": {NAME: entry}})
+
+
+def _opencode(command: Sequence[str]) -> str:
+    return _json({"mcp": {NAME: {"type": "local", "command": list(command)}}})
+
+
 def _zed(command: Sequence[str]) -> str:
     return _json({"context_servers": {NAME: _stdio(command)}})
 
@@ -52,9 +62,14 @@ CLIENTS: Final[Mapping[str, tuple[str, Callable[[Sequence[str]], str]]]] = Mappi
     {
         "claude-code": ("run this", _claude_code),
         "claude-desktop": ("put this into claude_desktop_config.json", _mcp_servers),
+        "cline": ("put this into cline_mcp_settings.json", _mcp_servers),
         "codex": ("run this", _codex),
+        "copilot-cli": ("put this into ~/.copilot/mcp-config.json", _copilot),
         "cursor": ("put this into .cursor/mcp.json", _mcp_servers),
         "gemini-cli": ("run this", _gemini),
+        "kiro": ("put this into .kiro/settings/mcp.json", _mcp_servers),
+        "lm-studio": ("put this into mcp.json", _mcp_servers),
+        "opencode": ("put this into opencode.json", _opencode),
         "vscode": ("put this into .vscode/mcp.json", _vscode),
         "windsurf": ("put this into ~/.codeium/windsurf/mcp_config.json", _mcp_servers),
         "zed": ("put this into settings.json", _zed),
