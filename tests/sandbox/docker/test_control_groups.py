@@ -66,7 +66,7 @@ def test_what_touched_its_limits_is_counted_by_the_kernel_itself(engine: Engine,
     forked = run("for i in $(seq 40); do sleep 5 & done 2>/dev/null; kill $(jobs -p)", pids=16)
     assert "pids" in forked.limits_hit
     assert forked.usage.pids_peak is not None
-    assert forked.usage.pids_peak <= 16
+    assert forked.usage.pids_peak == 16 + 1  # and the launcher
 
 
 def test_all_containers_are_below_the_operators_control_group(
