@@ -40,9 +40,10 @@ def require_programs(progress: Progress) -> None:
             f"this is {platform.system()} on {platform.machine()}"
         )
     os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_FOLDERS}"
-    if missing := [name for name in PACKAGE_OF if shutil.which(name) is None]:
+    needed = PACKAGE_OF if os.geteuid() == 0 else {**PACKAGE_OF, "newuidmap": "uidmap"}
+    if missing := [name for name in needed if shutil.which(name) is None]:
         # The archive's keys are a package of their own on anything but Debian.
-        wanted = [*(PACKAGE_OF[name] for name in missing), "debian-archive-keyring"]
+        wanted = [*(needed[name] for name in missing), "debian-archive-keyring"]
         installed = install_packages(wanted, progress=progress)
         if not installed.ok:
             raise Failed(f"{', '.join(missing)}: not here. {installed.detail}")
