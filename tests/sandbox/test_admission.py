@@ -3,24 +3,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.sandbox.docker.running import eventually
 
 from sandboxed_tools.errors import Overloaded
 from sandboxed_tools.sandbox.admission import Admission, AdmissionLimits
 from sandboxed_tools.sandbox.budget import Budget, Budgets, Spent
 from sandboxed_tools.sandbox.host_guard import HostGuard, HostLimits
 from sandboxed_tools.sandbox.machine_slots import MachineSlots
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.005)
 
 
 def enter_in_order(gate: Admission, asked: list[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -90,15 +90,11 @@ def _may_ignore(root: WorkspaceRoot, place: Place, selection: Selection) -> bool
     It is not asked to where neither the start folder nor one above it has such a file or is a
     repository. A file further down counts all the same: our own selection comes after.
     """
-    folders = (root.path, *(root.path / part for part in _paths_to(place)))
-    is_repository = any(os.path.lexists(folder / ".git") for folder in folders)
-    return is_repository or bool(selection.rules(place.parts).layers)
-
-
-def _paths_to(place: Place) -> Iterator[str]:
-    """Each folder on the way from the root to the place, the place last."""
-    parts = [os.fsdecode(part) for part in place.parts]
-    return ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    if selection.rules(place.parts).layers:
+        return True
+    start = root.path.joinpath(*map(os.fsdecode, place.parts))
+    above = start.parents[: len(place.parts)]
+    return any(os.path.lexists(folder / ".git") for folder in (start, *above))
 
 
 def _arguments(pattern: SearchPattern, options: GrepOptions, *, ignores: bool) -> list[str]:

@@ -14,11 +14,7 @@ import anyio.to_thread
 
 from sandboxed_tools.audit import AuditLog
 from sandboxed_tools.builtin import SHIPPED
-from sandboxed_tools.errors import (
-    ConfigurationError,
-    SandboxedToolsError,
-    SandboxUnavailable,
-)
+from sandboxed_tools.errors import ConfigurationError, SandboxedToolsError
 from sandboxed_tools.host import gate_status
 from sandboxed_tools.inside.place import PYTHON_IMAGE
 from sandboxed_tools.policy import (
@@ -29,7 +25,6 @@ from sandboxed_tools.policy import (
     Scope,
 )
 from sandboxed_tools.runtime.call_runner import CallRunner
-from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
 from sandboxed_tools.runtime.executor import (
     DEFAULT_SIDE_BY_SIDE,
     INTERRUPT_GRACE_S,
@@ -37,10 +32,10 @@ from sandboxed_tools.runtime.executor import (
 )
 from sandboxed_tools.runtime.large_results import LargeResults
 from sandboxed_tools.runtime.live_policy import LivePolicy
+from sandboxed_tools.runtime.own_sandbox import OwnSandbox
 from sandboxed_tools.runtime.prepared import ContainerOptions, PreparedCall, prepare
 from sandboxed_tools.runtime.recorder import CallRecorder
 from sandboxed_tools.runtime.registry import ToolRegistry
-from sandboxed_tools.runtime.requirements import Requirements
 from sandboxed_tools.runtime.result import CallResult, Explanation
 from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.runtime.vendor_forms import VendorForms
@@ -137,10 +132,7 @@ class Toolbox(VendorForms):
         self.limits = limits or Limits()
         self._tools = SHIPPED if tools is None else tuple(tools)
         self._trusted = tuple(trusted)
-        self._sandbox = sandbox
-        self._owns_sandbox = sandbox is None
-        self._warm = warm
-        self._sandbox_lock: anyio.Lock | None = None
+        self._sandbox = OwnSandbox(sandbox, warm=warm)
         self._workspace = workspace
         self._options = ContainerOptions(
             image, network, changes, runtime, python_image, tuple((services or {}).items())
@@ -153,13 +145,10 @@ class Toolbox(VendorForms):
         self._resources: dict[type, object] = {}
         self._host_gate = False
         self._closed = False
-        self._is_stopped = False
-        self._requirements = Requirements()
 
     async def __aenter__(self) -> Self:
         if self._registry is not None or self._closed:
             raise ConfigurationError("A Toolbox is entered once.")
-        self._sandbox_lock = anyio.Lock()
         try:
             await self._open_places()
             await self._open_tools(self._policy.open().policy)
@@ -212,10 +201,8 @@ class Toolbox(VendorForms):
         with anyio.CancelScope(shield=True):
             if self._registry is not None:
                 await self._registry.teardown()
-            sandbox, self._sandbox = self._sandbox, None
             try:
-                if sandbox is not None and self._owns_sandbox:
-                    await sandbox.aclose()
+                await self._sandbox.aclose()
             finally:
                 if self._root is not None:
                     self._root.close()
@@ -231,17 +218,7 @@ class Toolbox(VendorForms):
         Raises:
             ConfigurationError: the sandbox was given to this Toolbox, and others may be using it.
         """
-        if not self._owns_sandbox:
-            raise ConfigurationError("This Toolbox's sandbox is not its own to stop.")
-        self._is_stopped = True
-        if self._sandbox_lock is None:
-            return False
-        async with self._sandbox_lock:
-            sandbox = self._sandbox
-        if sandbox is None:
-            return False
-        await sandbox.aclose()
-        return True
+        return await self._sandbox.stop()
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
@@ -454,16 +431,4 @@ class Toolbox(VendorForms):
         return Scope(self.workspace, self._session.cwd if self._session else None)
 
     async def _open_sandbox(self) -> Sandbox:
-        assert self._sandbox_lock is not None
-        async with self._sandbox_lock:
-            if self._is_stopped:
-                raise SandboxUnavailable("The Toolbox was stopped.")
-            if self._sandbox is None:
-                protected = self._policy.seen.policy.protected_paths
-                open_sandbox = partial(open_default_sandbox, protected=protected, warm=self._warm)
-                self._sandbox = await anyio.to_thread.run_sync(open_sandbox)
-            policy = self._policy.seen.policy
-            await self._requirements.check(
-                self._sandbox, policy.require, runtime=policy.runtime or self._options.runtime
-            )
-            return self._sandbox
+        return await self._sandbox.open(self._policy.seen.policy, runtime=self._options.runtime)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +17,16 @@ from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ExecResult
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "my work"
+    folder.mkdir()
+    (folder / "kept.txt").write_text("kept")
+    (folder / "private.txt").write_text("private")
+    (folder / "private.txt").chmod(0o600)
+    return folder
 
 
 @pytest.fixture(scope="module")

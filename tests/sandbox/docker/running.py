@@ -1,17 +1,26 @@
-"""The type of the fixture that runs a command."""
+"""Running a command on the real engine, and waiting for what follows."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Mapping
+import time
+from collections.abc import AsyncIterable, Callable, Mapping
 from typing import Any, Protocol
 
 from sandboxed_tools.sandbox.contract import OutputSink
 from sandboxed_tools.sandbox.docker.backend import StopRequest
 from sandboxed_tools.tool.result import ExecResult
 
-__all__ = ["ENV", "Run"]
+__all__ = ["ENV", "Run", "eventually"]
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp/home", "LC_ALL": "C.UTF-8"}
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 60) -> None:
+    """Wait until it is so; fail when it is not in time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)
 
 
 class Run(Protocol):

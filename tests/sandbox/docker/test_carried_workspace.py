@@ -9,15 +9,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import docker
 import pytest
-from tests.sandbox.docker.running import ENV
+from tests.sandbox.docker.running import ENV, eventually
 from tests.workspace.local_carrier import sees_nothing
 
 from sandboxed_tools.errors import EngineFault, UnsupportedOnEngine
@@ -45,16 +44,6 @@ def box(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
     box.close()
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    folder = tmp_path / "my work"
-    folder.mkdir()
-    (folder / "kept.txt").write_text("kept")
-    (folder / "private.txt").write_text("private")
-    (folder / "private.txt").chmod(0o600)
-    return folder
-
-
 def spec_for(image: str, workspace: Path, **choices: Any) -> SandboxSpec:
     limits = Limits.of(**{"wall_s": 60, **choices.pop("limits", {})})
     return SandboxSpec(image, limits=limits, workspace=WorkspaceMount(workspace, **choices))
@@ -65,13 +54,6 @@ def run_on(
 ) -> ExecResult:
     command = Command(("bash", "-c", text), env=ENV)
     return anyio.run(box.run, spec_for(image, workspace, **choices), command)
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.05)
 
 
 def helpers_and_trees(api: docker.APIClient, *, pid: int) -> list[str]:

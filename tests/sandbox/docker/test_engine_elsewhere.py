@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,29 +9,17 @@ import anyio
 import docker
 import pytest
 from tests.sandbox.docker.running import ENV
+from tests.sandbox.docker.second_engine import MARKS, second_engine
 
 from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
 from sandboxed_tools.sandbox.contract import SandboxSpec, WorkspaceMount
-from sandboxed_tools.sandbox.docker.endpoints import Endpoint
-from sandboxed_tools.sandbox.docker.engine import Engine, ask_engine
-from sandboxed_tools.sandbox.docker.images import image_tag
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.state import state_dir
 from sandboxed_tools.workspace.apply import apply_set
 from sandboxed_tools.workspace.change_store import ChangeStore
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.slow,
-    pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        os.geteuid() != 0 or shutil.which("dockerd") is None,
-        reason="starting a second engine needs root and dockerd",
-    ),
-]
-
-HIDE = 'mount -t tmpfs none "$1" && mount -t tmpfs none "$2" && shift 2 && exec "$@"'
+pytestmark = MARKS
 
 
 @pytest.fixture
@@ -44,35 +27,9 @@ def elsewhere(
     base_image: str, api: docker.APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
     """The address of an engine that sees neither our state folder nor the test's own folder."""
-    folder = Path(tempfile.mkdtemp(prefix="s-"))
-    url = f"unix://{folder}/e.sock"
-    words = ["unshare", "--net", "--mount", "sh", "-c", HIDE, "sh", str(state_dir()), str(tmp_path)]
-    words += ["dockerd", f"--host={url}", "--bridge=none", "--iptables=false"]
-    words += [f"--pidfile={folder}/e.pid", f"--data-root={folder}/data"]
-    words += [f"--exec-root={folder}/exec"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        deadline = time.monotonic() + 90
-        endpoint = Endpoint(url, source="a test", is_explicit=True)
-        while not isinstance(ask_engine(endpoint, timeout_s=2), Engine):
-            assert process.poll() is None, (folder / "log").read_text()[-2000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        target = docker.APIClient(base_url=url, timeout=120)
-        try:
-            for _ in target.load_image(api.get_image(image_tag(base_image))):  # type: ignore[no-untyped-call]
-                pass
-        finally:
-            target.close()
-        monkeypatch.setenv("DOCKER_HOST", url)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(60)
-        shutil.rmtree(folder, ignore_errors=True)
+    with second_engine(api, base_image, hidden=(state_dir(), tmp_path)) as engine:
+        monkeypatch.setenv("DOCKER_HOST", engine.url)
+        yield engine.url
 
 
 def test_what_was_changed_on_an_engine_with_other_files_is_applied_here(

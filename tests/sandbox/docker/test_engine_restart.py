@@ -2,96 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import anyio
 import docker
 import pytest
-from tests.sandbox.docker.running import ENV
+from tests.sandbox.docker.running import ENV, eventually
+from tests.sandbox.docker.second_engine import MARKS, SecondEngine, second_engine
 
 from sandboxed_tools.errors import EngineFault, SandboxUnavailable
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
-from sandboxed_tools.sandbox.docker.endpoints import Endpoint
-from sandboxed_tools.sandbox.docker.engine import Engine, ask_engine
-from sandboxed_tools.sandbox.docker.images import image_tag
+from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ExecResult
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.slow,
-    pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        os.geteuid() != 0 or shutil.which("dockerd") is None,
-        reason="starting a second engine needs root and dockerd",
-    ),
-]
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.1)
-
-
-class SecondEngine:
-    """An engine with everything of its own, that can be ended and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self.url = f"unix://{folder}/e.sock"
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        # In a network of its own: an engine without a bridge removes the docker0 that it finds.
-        words = ["unshare", "--net", "dockerd", f"--host={self.url}", "--bridge=none"]
-        words += [f"--pidfile={self._folder}/e.pid", f"--data-root={self._folder}/data"]
-        words += [f"--exec-root={self._folder}/exec", "--iptables=false"]
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        eventually(lambda: isinstance(self.found(), Engine))
-
-    def found(self) -> object:
-        return ask_engine(Endpoint(self.url, source="a test", is_explicit=True), timeout_s=2)
-
-    def end(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(60)
-            self._process = None
+pytestmark = MARKS
 
 
 @pytest.fixture
 def second(base_image: str, api: docker.APIClient) -> Iterator[SecondEngine]:
-    folder = Path(tempfile.mkdtemp(prefix="s-"))
-    engine = SecondEngine(folder)
-    try:
-        engine.start()
-        target = docker.APIClient(base_url=engine.url, timeout=120)
-        try:
-            for _ in target.load_image(api.get_image(image_tag(base_image))):  # type: ignore[no-untyped-call]
-                pass
-        finally:
-            target.close()
+    with second_engine(api, base_image) as engine:
         yield engine
-    finally:
-        engine.end()
-        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-            if str(folder) in line:
-                subprocess.run(["umount", "-l", line.split()[4]], check=False)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def call(box: DockerSandbox, spec: SandboxSpec, text: str) -> ExecResult:

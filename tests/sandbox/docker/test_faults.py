@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import docker
 import pytest
 from tests.sandbox.docker.proxy import CuttableProxy
-from tests.sandbox.docker.running import ENV
+from tests.sandbox.docker.running import ENV, eventually
 
 from sandboxed_tools.errors import (
     EngineFault,
@@ -35,13 +35,6 @@ from sandboxed_tools.tool.result import ExecResult
 from sandboxed_tools.tool.state import installation_id
 
 pytestmark = pytest.mark.engine
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.05)
 
 
 def containers_of_this_session(api: docker.APIClient, **filters: str) -> list[str]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -17,7 +17,7 @@ import anyio.to_thread
 import docker
 import pytest
 from tests.sandbox.docker.proxy import CuttableProxy
-from tests.sandbox.docker.running import ENV
+from tests.sandbox.docker.running import ENV, eventually
 
 from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.sandbox.admission import AdmissionLimits
@@ -34,13 +34,6 @@ from sandboxed_tools.tool.state import installation_id
 from sandboxed_tools.workspace.views import WorkspaceViews
 
 pytestmark = pytest.mark.engine
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
 
 
 def containers(api: docker.APIClient, *, kind: str, pid: int | None = None) -> list[str]:

@@ -7,12 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 
 import anyio
 import pytest
-from tests.sandbox.docker.running import ENV
+from tests.sandbox.docker.running import ENV, eventually
 
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox, StopRequest
@@ -23,13 +21,6 @@ from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.state import state_dir
 
 pytestmark = pytest.mark.engine
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = 15) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.05)
 
 
 def calls_of(pid: int) -> list[dict[str, object]]:

@@ -32,16 +32,6 @@ def box(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
     box.close()
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    folder = tmp_path / "my work"
-    folder.mkdir()
-    (folder / "kept.txt").write_text("kept")
-    (folder / "private.txt").write_text("private")
-    (folder / "private.txt").chmod(0o600)
-    return folder
-
-
 def run_on(
     box: DockerSandbox,
     image: str,

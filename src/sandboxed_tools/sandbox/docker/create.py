@@ -14,7 +14,16 @@ from sandboxed_tools.sandbox.docker.images import ResolvedImage
 from sandboxed_tools.sandbox.docker.seccomp import profile_json
 from sandboxed_tools.sandbox.docker.service_network import ServiceNetwork
 
-__all__ = ["LAUNCHER_FOLDER", "LAUNCHER_PATH", "Mould", "VolumeMount", "create_request"]
+__all__ = [
+    "LAUNCHER_FOLDER",
+    "LAUNCHER_PATH",
+    "Mould",
+    "VolumeMount",
+    "attended",
+    "confined",
+    "create_request",
+    "without_names",
+]
 
 LAUNCHER_FOLDER = "/.sandboxed-tools"
 LAUNCHER_PATH = f"{LAUNCHER_FOLDER}/launcher"
@@ -91,13 +100,21 @@ def create_request(
     if (network is not None) != mould.spec.joins_services:
         raise ValueError("a spec that joins services needs its network, and no other has one")
     return {
+        **attended(argv, labels=labels),
         "Image": mould.image.id,
-        "Entrypoint": [argv[0]],
-        "Cmd": list(argv[1:]),
         "Env": _environment(mould.image, env),
         "User": f"{user.uid}:{user.gid}",
         "Hostname": "sandbox",
         "WorkingDir": cwd,
+        "HostConfig": _host_config(mould, volumes, binds, network),
+    }
+
+
+def attended(argv: tuple[str, ...], *, labels: dict[str, str]) -> dict[str, Any]:
+    """What every container of ours has: a program that lives by its standard input."""
+    return {
+        "Entrypoint": [argv[0]],
+        "Cmd": list(argv[1:]),
         "Labels": labels,
         "Tty": False,
         "OpenStdin": True,
@@ -108,8 +125,31 @@ def create_request(
         "AttachStderr": True,
         "Healthcheck": {"Test": ["NONE"]},
         "StopSignal": "SIGKILL",
-        "HostConfig": _host_config(mould, volumes, binds, network),
     }
+
+
+def confined(*, memory_bytes: int) -> dict[str, Any]:
+    """What every container of ours is denied, and how much memory it may have, swap included."""
+    return {
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true", f"seccomp={profile_json()}"],
+        "ReadonlyRootfs": True,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "Memory": memory_bytes,
+        "MemorySwap": memory_bytes,
+        "Init": False,
+        "Privileged": False,
+        "PublishAllPorts": False,
+        "LogConfig": {"Type": "none", "Config": {}},
+        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+        "MaskedPaths": list(MASKED_PATHS),
+    }
+
+
+def without_names() -> dict[str, Any]:
+    """No resolver: else the host's own and its search domains stand in ``/etc/resolv.conf``."""
+    return {"Dns": ["127.0.0.1"], "DnsSearch": ["."]}
 
 
 def _environment(image: ResolvedImage, env: dict[str, str]) -> list[str]:
@@ -127,12 +167,8 @@ def _host_config(
     spec, limits = mould.spec, mould.spec.limits
     has_launcher = mould.launcher != "none"
     config: dict[str, Any] = {
-        "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true", f"seccomp={profile_json()}"],
-        "ReadonlyRootfs": True,
+        **confined(memory_bytes=limits.memory_bytes),
         "NetworkMode": spec.network,
-        "IpcMode": "private",
-        "CgroupnsMode": "private",
         "ShmSize": min(SHM_BYTES, limits.memory_bytes),
         # The engine adds noexec unless exec is written; noexec stops no interpreter and breaks
         # compilers. Without a size a tmpfs takes half of the machine's memory.
@@ -140,30 +176,20 @@ def _host_config(
             "/tmp": f"rw,exec,nosuid,nodev,size={limits.tmp_bytes},"
             f"nr_inodes={limits.tmp_inodes},mode=1777"
         },
-        "Memory": limits.memory_bytes,
-        "MemorySwap": limits.memory_bytes,
         "PidsLimit": limits.pids + (1 if has_launcher else 0),
         # Not NanoCpus: a quota set that way cannot be lifted, and a container that spins under a
         # small one cannot be killed.
         "CpuPeriod": CPU_PERIOD_US,
         "CpuQuota": round(limits.cpus * CPU_PERIOD_US),
         "Ulimits": _ulimits(mould, has_launcher=has_launcher),
-        "Init": False,
-        "Privileged": False,
-        "PublishAllPorts": False,
-        "LogConfig": {"Type": "none", "Config": {}},
         "OomScoreAdj": 500,
         "AutoRemove": has_launcher,
-        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
         "Mounts": _mounts(mould, volumes, binds),
-        "MaskedPaths": list(MASKED_PATHS),
     }
     if network is not None:
         config |= network.options()
     elif spec.network == "none":
-        # Else the host's resolvers and search domains stand in /etc/resolv.conf.
-        config["Dns"] = ["127.0.0.1"]
-        config["DnsSearch"] = ["."]
+        config |= without_names()
     if spec.runtime:
         config["Runtime"] = spec.runtime
     if mould.cgroup_parent:

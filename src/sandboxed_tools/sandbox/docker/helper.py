@@ -20,13 +20,17 @@ from requests.exceptions import RequestException
 
 from sandboxed_tools.errors import EngineFault
 from sandboxed_tools.sandbox.docker.connection import Connection, attach
-from sandboxed_tools.sandbox.docker.create import CPU_PERIOD_US, MASKED_PATHS
+from sandboxed_tools.sandbox.docker.create import (
+    CPU_PERIOD_US,
+    attended,
+    confined,
+    without_names,
+)
 from sandboxed_tools.sandbox.docker.demultiplexer import Demultiplexer
 from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.sandbox.docker.faults import engine_faults, status_code
 from sandboxed_tools.sandbox.docker.images import BASE_IMAGE, resolve_image
 from sandboxed_tools.sandbox.docker.owner import Owner
-from sandboxed_tools.sandbox.docker.seccomp import profile_json
 from sandboxed_tools.tool.carrier import HELPER_ARGV
 from sandboxed_tools.tool.foreign_text import for_terminal
 
@@ -184,45 +188,22 @@ def _request(
 ) -> dict[str, Any]:
     """The body of ``POST /containers/create``."""
     return {
+        **attended(HELPER_ARGV, labels=labels),
         "Image": image_id,
-        "Entrypoint": [HELPER_ARGV[0]],
-        "Cmd": list(HELPER_ARGV[1:]),
         "Env": ["LANG=C.UTF-8"],
         "User": "0:0",
         "Hostname": "helper",
         "WorkingDir": "/",
-        "Labels": labels,
-        "Tty": False,
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
-        "Healthcheck": {"Test": ["NONE"]},
-        "StopSignal": "SIGKILL",
         "HostConfig": {
-            "CapDrop": ["ALL"],
+            **confined(memory_bytes=MEMORY_BYTES),
+            **without_names(),
             "CapAdd": list(_FILLER if writable else _WATCHER),
-            "SecurityOpt": ["no-new-privileges:true", f"seccomp={profile_json()}"],
-            "ReadonlyRootfs": True,
             "NetworkMode": "none",
-            "IpcMode": "private",
-            "CgroupnsMode": "private",
-            "Dns": ["127.0.0.1"],
-            "DnsSearch": ["."],
-            "Memory": MEMORY_BYTES,
-            "MemorySwap": MEMORY_BYTES,
             "PidsLimit": 8,
             "CpuPeriod": CPU_PERIOD_US,
             "CpuQuota": CPU_PERIOD_US,
             "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-            "Init": False,
-            "Privileged": False,
-            "PublishAllPorts": False,
-            "LogConfig": {"Type": "none", "Config": {}},
             "AutoRemove": True,
-            "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
-            "MaskedPaths": list(MASKED_PATHS),
             "Mounts": [
                 {
                     "Type": "volume",
