@@ -359,7 +359,7 @@ def test_forked_child_shares_neither_shelf_nor_lease_and_can_call(
     engine: Engine, base_image: str, api: docker.APIClient, tmp_path: Path
 ) -> None:
     source = """
-import anyio, os, sys
+import anyio, os, signal, sys
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker import DockerSandbox, find_engine
 from sandboxed_tools.tool.command import Command
@@ -375,8 +375,7 @@ if child == 0:
     print(result.stdout_text, end="", flush=True)
     box.close()
     print("child closed", flush=True)
-    sys.stdin.read()
-    os._exit(0)
+    signal.pause()
 sys.stdin.readline()
 ready = sum(shelf.ready for shelf in box.status().shelves)
 print("parent has", ready, flush=True)
