@@ -15,7 +15,7 @@ from sandboxed_tools.cli.console import errors_end_the_program, out, print_json,
 from sandboxed_tools.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from sandboxed_tools.testing.conformance import Check, CheckResult, Report
+    from sandboxed_tools.testing.conformance import Check, CheckResult, Difference, Report
 
 __all__ = ["conformance"]
 
@@ -84,7 +84,7 @@ async def _run(
     ids: set[str],
     image: str,
     runtime: str | None,
-    known: dict[str, str],
+    known: dict[str, Difference],
     at_once: int,
     patience: float,
 ) -> Report:

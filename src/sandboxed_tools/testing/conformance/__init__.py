@@ -2,6 +2,7 @@
 
 from sandboxed_tools.testing.conformance.bench import Bench, CheckFailed
 from sandboxed_tools.testing.conformance.check import Check
+from sandboxed_tools.testing.conformance.differences import Difference
 from sandboxed_tools.testing.conformance.run import (
     ALL_CHECKS,
     CheckResult,
@@ -15,6 +16,7 @@ __all__ = [
     "Check",
     "CheckFailed",
     "CheckResult",
+    "Difference",
     "Report",
     "run_conformance",
 ]

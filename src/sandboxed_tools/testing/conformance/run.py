@@ -24,6 +24,7 @@ from sandboxed_tools.testing.conformance import (
 )
 from sandboxed_tools.testing.conformance.bench import Bench, CheckFailed
 from sandboxed_tools.testing.conformance.check import Check
+from sandboxed_tools.testing.conformance.differences import Difference
 from sandboxed_tools.workspace.remove import remove_tree
 
 __all__ = ["ALL_CHECKS", "CheckResult", "Report", "run_conformance"]
@@ -51,7 +52,8 @@ class CheckResult:
     """What one check came to.
 
     ``known_difference`` failed and was declared; ``stale_difference`` was declared and passed, so
-    that the declaration should go.
+    that the declaration should go. Where the declaration says that the check holds in some places,
+    passing is ``passed``, and ``detail`` says so.
     """
 
     id: str
@@ -80,7 +82,7 @@ async def run_conformance(
     *,
     image: str,
     runtime: str | None = None,
-    known_differences: Mapping[str, str] | None = None,
+    known_differences: Mapping[str, str | Difference] | None = None,
     only: Collection[str] | None = None,
     at_once: int = 4,
     patience: float = 1.0,
@@ -93,7 +95,7 @@ async def run_conformance(
         image: an image with bash, coreutils, procps and python3.
         runtime: the engine's runtime; its default when omitted.
         known_differences: check ids that this backend is known not to satisfy, each with the
-            reason; they run all the same.
+            reason; they run all the same. A :class:`Difference` can say where they hold.
         only: ids to run; all of them by default.
         at_once: how many checks run at the same time.
         patience: how many times longer everything may take, on a slow or emulated machine.
@@ -102,9 +104,12 @@ async def run_conformance(
     Raises:
         ValueError: an id that no check has.
     """
-    declared = dict(known_differences or {})
+    declared = {
+        check_id: why if isinstance(why, Difference) else Difference(why)
+        for check_id, why in (known_differences or {}).items()
+    }
     known_ids = {check.id for check in ALL_CHECKS}
-    if unknown := (set(declared) | set(only or ())) - known_ids:
+    if unknown := (declared.keys() | set(only or ())) - known_ids:
         raise ValueError(f"no such check: {', '.join(sorted(unknown))}")
     chosen = [check for check in ALL_CHECKS if only is None or check.id in only]
     results: dict[str, CheckResult] = {}
@@ -144,7 +149,7 @@ async def _conduct(
     image: str,
     runtime: str | None,
     patience: float,
-    declared: str | None,
+    declared: Difference | None,
 ) -> CheckResult:
     started = time.monotonic()
     folder = _scratch_folder()
@@ -164,11 +169,19 @@ async def _conduct(
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(remove_tree, folder)
-    outcome: Outcome = "failed" if detail else "passed"
-    if declared is not None:
-        outcome = "known_difference" if detail else "stale_difference"
-        detail = declared if not detail else f"{declared} ({detail})"
-    return CheckResult(check.id, check.claim, outcome, detail, time.monotonic() - started)
+    outcome, told = _judged(detail, declared)
+    return CheckResult(check.id, check.claim, outcome, told, time.monotonic() - started)
+
+
+def _judged(failure: str, declared: Difference | None) -> tuple[Outcome, str]:
+    """What a check came to, given how it failed, if it did, and what is said of it beforehand."""
+    if declared is None:
+        return ("failed" if failure else "passed"), failure
+    if failure:
+        return "known_difference", f"{declared.reason} ({failure})"
+    if declared.holds_where:
+        return "passed", f"holds where {declared.holds_where}; elsewhere: {declared.reason}"
+    return "stale_difference", declared.reason
 
 
 def _scratch_folder() -> Path:
