@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 __all__ = ["bounded", "looks_secret", "redacted"]
 
 MAX_TEXT_CHARS: Final = 4096
+MAX_NAME_CHARS: Final = 200
 MAX_ITEMS: Final = 64
 MAX_DEPTH: Final = 8
 HIDDEN: Final = "[redacted]"
@@ -56,12 +58,11 @@ def redacted(value: Any, *, depth: int = 0) -> Any:
         return "[too deep]"
     if isinstance(value, Mapping):
         items = list(value.items())[:MAX_ITEMS]
-        kept = {
-            bounded(str(name), limit=200): HIDDEN
-            if _NAME.search(str(name)) and item not in (None, "", True, False)
-            else redacted(item, depth=depth + 1)
-            for name, item in items
-        }
+        kept: dict[str, Any] = {}
+        for key, item in items:
+            name, is_secret = _field(str(key))
+            hides = is_secret and item not in (None, "", True, False)
+            kept[name] = HIDDEN if hides else redacted(item, depth=depth + 1)
         if len(value) > MAX_ITEMS:
             kept["…"] = f"{len(value) - MAX_ITEMS} more"
         return kept
@@ -70,6 +71,18 @@ def redacted(value: Any, *, depth: int = 0) -> Any:
         short = [redacted(item, depth=depth + 1) for item in listed[:MAX_ITEMS]]
         return [*short, f"… {len(listed) - MAX_ITEMS} more"] if len(listed) > MAX_ITEMS else short
     return bounded(str(value))
+
+
+def _field(name: str) -> tuple[str, bool]:
+    """A field's name as it is shown, and whether its value is a secret by that name."""
+    if len(name) > MAX_NAME_CHARS:
+        return bounded(name, limit=MAX_NAME_CHARS), _NAME.search(name) is not None
+    return _usual_field(name)
+
+
+@lru_cache(maxsize=1024)
+def _usual_field(name: str) -> tuple[str, bool]:
+    return _hidden(name), _NAME.search(name) is not None
 
 
 def bounded(text: str, *, limit: int = MAX_TEXT_CHARS) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 
 from sandboxed_tools.tool import Context, for_terminal
@@ -27,31 +26,25 @@ async def run_stoppable(work: Callable[[Callable[[], bool]], ResultT]) -> Result
     would go on using descriptors that the workspace has given back.
     """
     stop = threading.Event()
+    ended: Future[None] = Future()
 
-    async def stop_when_cancelled() -> None:
+    def run() -> ResultT:
+        # A call that was cancelled before a thread was free for it has no work to wait for.
+        if not ended.set_running_or_notify_cancel():
+            raise CancelledError
         try:
-            await anyio.sleep_forever()
+            return work(stop.is_set)
         finally:
-            stop.set()
+            ended.set_result(None)
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(stop_when_cancelled)
-        outcome = await anyio.to_thread.run_sync(_outcome, work, stop.is_set)
-        group.cancel_scope.cancel()
-    await anyio.lowlevel.checkpoint_if_cancelled()
-    return outcome.result()
-
-
-def _outcome(
-    work: Callable[[Callable[[], bool]], ResultT], is_cancelled: Callable[[], bool]
-) -> Future[ResultT]:
-    """Result or error as a value: an error that crossed the task group would come in a group."""
-    outcome: Future[ResultT] = Future()
     try:
-        outcome.set_result(work(is_cancelled))
-    except Exception as error:  # noqa: BLE001 - raised again by the caller, by result()
-        outcome.set_exception(error)
-    return outcome
+        return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        stop.set()
+        if not ended.cancel():
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(ended.result)
+        raise
 
 
 def current_folder(ctx: Context[Any], root: WorkspaceRoot) -> Parts:

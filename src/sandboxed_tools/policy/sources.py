@@ -109,11 +109,13 @@ class LayeredPolicy:
 
     def _signatures(self) -> tuple[Signature | None, ...]:
         root = self._root
+        project = None if root is None else signature_at(PROJECT_FILE, dir_fd=root.tree.fd)
         return (
             signature_at(self._organisation),
             None if self._user is None else signature_at(self._user),
-            None if root is None else signature_at(PROJECT_FILE, dir_fd=root.tree.fd),
-            None if root is None else self._consents.signature(),
+            project,
+            # Without a file there is nothing that anybody could have agreed to.
+            None if project is None else self._consents.signature(),
         )
 
     def _read(self) -> tuple[MergedPolicy, bool]:

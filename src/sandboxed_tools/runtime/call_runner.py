@@ -83,10 +83,7 @@ class CallRunner:
                 call_id, tool=tool.name, error=error, policy=prepared.policy, prepared=prepared
             )
             raise
-        # Shielded: an intent that is written has its outcome written as well, also when the call is
-        # cancelled at this very moment.
-        with anyio.CancelScope(shield=True):
-            await self._recorder.intent(call_id, prepared, decision, run.spec)
+        await self._recorder.intent(call_id, prepared, decision, run.spec)
         if on_start is not None:
             on_start(prepared.placement)
         context = CallContext(

@@ -48,11 +48,12 @@ async def do_work(
         SandboxedToolsError: as it comes.
         ToolFailed: the tool's own code raised anything else.
     """
-    deadline = anyio.CancelScope()
     try:
         _hook(tool.on_start, tool_input)
-        with anyio.fail_after(timeout_s) as deadline:
+        with anyio.move_on_after(timeout_s) as deadline:
             output = await (work or tool.call)(tool_input, context)
+        if deadline.cancelled_caught:
+            raise ToolFailed(f"{tool.name} failed: it took longer than {timeout_s} seconds.")
     except anyio.get_cancelled_exc_class():
         _hook(tool.on_cancel, tool_input)
         raise
@@ -62,10 +63,6 @@ async def do_work(
     except (Exception, SystemExit) as error:
         # SystemExit as well: a tool must not be able to end the program by sys.exit().
         _hook(tool.on_error, tool_input, error)
-        if isinstance(error, TimeoutError) and deadline.cancelled_caught:
-            raise ToolFailed(
-                f"{tool.name} failed: it took longer than {timeout_s} seconds."
-            ) from error
         raise _failed(tool, error) from error
     finally:
         revoke(context.ticket)
