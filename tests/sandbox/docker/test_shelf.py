@@ -84,3 +84,10 @@ def test_shelf_that_nobody_uses_empties_and_ends() -> None:
     shelf = shelf_with(Waiting(now), Waiting(now), used_s_ago=400)
     assert len(shelf.surplus(now)) == 2
     assert shelf.is_over(now)
+
+
+def test_what_serves_the_next_calls_lets_filling_wait() -> None:
+    now = time.monotonic()
+    assert shelf_with(Waiting(now), Waiting(now), pinned=5).is_stocked()
+    assert not shelf_with(Waiting(now), pinned=5).is_stocked()
+    assert not shelf_with(Waiting(now), Waiting(now), waiting=1).is_stocked()

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from sandboxed_tools.errors import ConfigurationError, SandboxUnavailable
+from sandboxed_tools.errors import ConfigurationError, Overloaded, SandboxUnavailable
 from sandboxed_tools.sandbox.admission import Admission, AdmissionLimits
 from sandboxed_tools.sandbox.budget import Budget, Budgets
 from sandboxed_tools.sandbox.contract import (
@@ -58,7 +58,7 @@ LOCAL_HEARTBEAT_S = 60.0
 """A call outlives a client or an engine that went without a word by at most so long: an engine that
 is killed, for one, closes no container's standard input."""
 
-FILL_WAIT_S = 0.05
+FILL_WAIT_S = 1.0
 GC_PERIOD_S = 300.0
 NOBODY = Caller()
 
@@ -111,7 +111,7 @@ class DockerSandbox:
             make=self._make_warm,
             dispose=self._disposal.dispose,
             views=self._views,
-            before_fill=lambda: self._quiet.wait(at_most_s=FILL_WAIT_S),
+            before_fill=functools.partial(self._quiet.wait, at_most_s=FILL_WAIT_S),
             on_tick=self._look_after,
         )
         self._lock = threading.Lock()
@@ -119,14 +119,14 @@ class DockerSandbox:
         self._closed = False
         self._next_gc = 0.0
         self._status_writer = StatusWriter(self.status)
-        guard = HostGuard(self._host_limits, folders=_folders(engine))
+        self._guard = HostGuard(self._host_limits, folders=_folders(engine))
         self._around = Surroundings(
             clients=self._clients,
             disposal=self._disposal,
             quiet=self._quiet,
             later=self._later,
             admission=Admission(
-                self._admission_limits, host_is_full=guard.lacking, machine=self._machine
+                self._admission_limits, host_is_full=self._guard.lacking, machine=self._machine
             ),
             budgets=Budgets(self._budget),
             heartbeat_s=LOCAL_HEARTBEAT_S if engine.endpoint.socket_path else REMOTE_HEARTBEAT_S,
@@ -309,6 +309,9 @@ class DockerSandbox:
     # ---- behind the calls ----
 
     def _make_warm(self, mould: Mould) -> Container:
+        lacking = self._guard.lacking()
+        if lacking:
+            raise Overloaded(f"nothing is made ahead: {lacking} is the limit", what=lacking)
         return launch(
             self._engine,
             self._clients,

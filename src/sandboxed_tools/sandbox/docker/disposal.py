@@ -28,7 +28,10 @@ _log = logging.getLogger(__name__)
 
 REMOVE_DEADLINE_S = 30.0
 VOLUME_DEADLINE_S = 10.0
-QUIET_WAIT_S = 0.1
+QUIET_WAIT_S = 1.0
+MAX_WAITING = 32
+"""How many ended containers may stand around for the sake of a quiet moment."""
+
 OOM_EVENT_DELAY_S = 0.4
 _GONE = (404,)
 _ENDED = (404, 409)
@@ -128,7 +131,9 @@ class Disposal:
 
         def work() -> None:
             if not is_urgent:
-                self._quiet.wait(at_most_s=QUIET_WAIT_S)
+                self._quiet.wait(
+                    at_most_s=QUIET_WAIT_S, can_wait=lambda: len(self._pending) < MAX_WAITING
+                )
             self._dispose(container, then)
 
         self.submit(work)

@@ -29,6 +29,9 @@ _log = logging.getLogger(__name__)
 
 WARM_LIFETIME_S = MAX_AGE_S + 60
 FILLERS = 3
+MAX_STANDING = 32
+"""Containers that stand ready at once, over all shelves, beside those that were asked for."""
+
 FIRST_FILL_DELAY_S = 0.2
 """A program that makes one call and ends should not start containers that nobody will use."""
 
@@ -69,8 +72,8 @@ class Pool:
     """Shelves by mould. Every method may be called from any thread.
 
     ``make`` starts a warm container (blocking), ``dispose`` gives one away for removal,
-    ``before_fill`` may hold a filler for a moment, ``on_tick`` is called about every second while
-    there is anything to look after.
+    ``before_fill`` may hold a filler while its ``can_wait`` says yes, ``on_tick`` is called about
+    every second while there is anything to look after.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class Pool:
         make: Callable[[Mould], Container],
         dispose: Callable[[Container], None],
         views: ViewProvider | None,
-        before_fill: Callable[[], None],
+        before_fill: Callable[..., None],
         on_tick: Callable[[], bool],
     ) -> None:
         self._make = make
@@ -256,7 +259,13 @@ class Pool:
     def _shelf(self, key: _Key) -> Shelf:
         shelf = self._shelves.get(key)
         if shelf is None:
-            shelf = self._shelves[key] = Shelf(key.mould)
+            shelf = Shelf(key.mould)
+            for other in [s for k, s in self._shelves.items() if k.mould == key.mould]:
+                # Another folder at this path, or changes that have passed: every change of a
+                # session would leave containers behind that no call will ask for.
+                shelf.succeed(other)
+                self._drop(other)
+            self._shelves[key] = shelf
         return shelf
 
     # ---- filling ----
@@ -312,15 +321,28 @@ class Pool:
         for shelf in self._shelves.values():
             busy = sum(other.filling for other in self._shelves.values())
             for _ in range(min(shelf.deficit(now), max(0, FILLERS - busy))):
+                if not self._has_room(shelf):
+                    break
                 shelf.filling += 1
                 self._fillers.submit(self._fill, shelf)
+
+    def _has_room(self, shelf: Shelf) -> bool:
+        """Whether one more may be made: what was used longest ago makes room, if it must."""
+        standing = sum(len(other.ready) + other.filling for other in self._shelves.values())
+        if standing < MAX_STANDING or shelf.pinned:
+            return True
+        others = [s for s in self._shelves.values() if s.ready and not s.pinned and s is not shelf]
+        oldest = min(others, key=lambda other: other.used_at, default=None)
+        if oldest is None or oldest.used_at >= shelf.used_at:
+            return False
+        self._dispose(oldest.ready.popleft())
+        return True
 
     def _fill(self, shelf: Shelf) -> None:
         container: Container | None = None
         error: Exception | None = None
         try:
-            if not shelf.waiting:
-                self._before_fill()
+            self._before_fill(can_wait=shelf.is_stocked)
             if not self._closed and shelf.is_usable:
                 container = self._make(shelf.mould)
         except Exception as failure:  # noqa: BLE001  reported and backed off from, below

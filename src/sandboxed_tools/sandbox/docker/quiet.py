@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 __all__ = ["Quiet"]
 
@@ -36,11 +37,14 @@ class Quiet:
             self._is_open = True
             self._condition.notify_all()
 
-    def wait(self, *, at_most_s: float) -> None:
-        """Block until no call has run for a moment, at most ``at_most_s``."""
+    def wait(self, *, at_most_s: float, can_wait: Callable[[], bool]) -> None:
+        """Block until no call has run for a moment, at most ``at_most_s``.
+
+        ``can_wait`` is asked every ``SETTLE_S``, and must not block; its no ends the wait.
+        """
         deadline = time.monotonic() + at_most_s
         with self._condition:
-            while not self._is_open:
+            while not self._is_open and can_wait():
                 now = time.monotonic()
                 # The end of a call wakes nobody: it would cost the call's own result its turn.
                 quiet_at = (now if self._running else self._last_end) + SETTLE_S

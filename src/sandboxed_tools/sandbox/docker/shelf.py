@@ -24,6 +24,7 @@ MAX_AGE_S = 600.0
 """A container is replaced when it has waited so long; its launcher gives up a minute later."""
 
 REPLACED_AT_ONCE = 2
+LOW_STOCK = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +55,12 @@ class Shelf:
         self.used_at = now
         self._takes.append(now)
 
+    def succeed(self, other: Shelf) -> None:
+        """Take over what is asked of ``other``, which this shelf replaces."""
+        self.pinned = max(self.pinned, other.pinned)
+        self.active_at = min(self.active_at, other.active_at)
+        self.is_usable = other.is_usable
+
     def target(self, now: float) -> int:
         """How many containers should stand here: it follows demand, and falls to none."""
         if not self.is_usable or now < self.active_at:
@@ -77,6 +84,10 @@ class Shelf:
         if now < max(self.retry_at, self.revive_at):
             return 0
         return max(0, self.target(now) - len(self.ready) - self.filling)
+
+    def is_stocked(self) -> bool:
+        """Whether the next calls are served: what comes after them can wait for a quiet moment."""
+        return len(self.ready) > LOW_STOCK and not self.waiting
 
     def surplus(self, now: float) -> list[Container]:
         """Take off what is too old, dead or too much. The oldest stand in front."""
