@@ -13,6 +13,14 @@ BIN = "/opt/venv/bin"
 # An emulated processor is some ten times slower, and starting a container takes seconds.
 PATIENCE = 4
 MORE_TIME = (f"--patience={PATIENCE}",)
+# The first quota switches code of the kernel's scheduler over, and the last one that goes switches
+# it back (its static key of CFS bandwidth). With a thread for each processor the emulator may still
+# execute the breakpoint that stands there meanwhile when the kernel knows no more of it: "Oops:
+# int3" in dequeue_entity, seen. So one quota, which limits nothing, is there from the beginning on.
+LASTING_QUOTA = (
+    "systemctl set-property --runtime sandboxed-tools-vm.service CPUQuota=1000%"
+    " && grep . /sys/fs/cgroup/system.slice/sandboxed-tools-vm.service/cpu.max"
+)
 # Through the engine's API: Debian's package of the engine comes without a client.
 LOAD_IMAGES = """
 import docker, sys
@@ -59,6 +67,7 @@ def _tests(name: str, *arguments: str, deadline_s: float) -> Step:
 
 
 STEPS = (
+    Step("quota", ("sh", "-c", LASTING_QUOTA), deadline_s=120, is_needed=True),
     Step(
         "install",
         ("sh", "-c", f"exec {BIN}/pip install --quiet --no-index --no-deps {PROJECT}/*.whl"),
@@ -72,6 +81,7 @@ STEPS = (
         (f"{BIN}/sandboxed-tools", "conformance", "--json", "--at-once=2", *MORE_TIME),
         deadline_s=3600,
     ),
+    _tests("apparmor", "tests/sandbox/docker/test_mandatory_access.py", deadline_s=900),
     _tests("control-groups", "tests/sandbox/docker/test_control_groups.py", deadline_s=900),
     _tests("abuse", "tests/security/test_abuse_corpus.py", deadline_s=5400),
 )

@@ -46,7 +46,8 @@ def _row(step: StepResult) -> Row:
     judge = {"doctor": _doctor, "conformance": _conformance}.get(step.name)
     try:
         if step.file is not None:
-            result, details = _tests(step.file)
+            result, details, any_passed = _tests(step.file)
+            ended_well = ended_well and any_passed
         elif judge is not None:
             result, details = judge(json.loads(step.stdout))
         else:
@@ -89,14 +90,15 @@ def _conformance(answer: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     return f"{held.total()} of {len(results)} checks held\n{by_group}", tuple(failed)
 
 
-def _tests(junit: str) -> tuple[str, tuple[str, ...]]:
-    """Counts and failures of a pytest run; the file is this project's own tests' report."""
+def _tests(junit: str) -> tuple[str, tuple[str, ...], bool]:
+    """Counts and failures of a pytest run, and whether any test passed: where all were skipped,
+    nothing has been proved. The file is this project's own tests' report."""
     root = ElementTree.fromstring(junit)
     cases = list(root.iter("testcase"))
     skipped = sum(case.find("skipped") is not None for case in cases)
     failures = tuple(_failures(cases))
     passed = len(cases) - skipped - len(failures)
-    return f"{passed} passed, {len(failures)} failed, {skipped} skipped", failures
+    return f"{passed} passed, {len(failures)} failed, {skipped} skipped", failures, passed > 0
 
 
 def _failures(cases: Sequence[ElementTree.Element]) -> Iterator[str]:

@@ -71,6 +71,12 @@ def test_a_report_of_tests_is_counted_and_its_failures_are_shown() -> None:
     assert row.details == ("c: no",)
 
 
+def test_tests_that_were_all_skipped_have_proved_nothing() -> None:
+    case = "<testcase name='a'><skipped/></testcase>"
+    row = only_row(step("apparmor", file=f"<testsuites><testsuite>{case}</testsuite></testsuites>"))
+    assert (row.held, row.result) == (False, "0 passed, 0 failed, 1 skipped")
+
+
 def test_a_result_that_broke_off_is_none(tmp_path: Path) -> None:
     whole = json.dumps({**{f: None for f in StepResult.__slots__}, "name": "install"})
     (tmp_path / "results").write_text(f"{whole}\n{whole[:20]}")
