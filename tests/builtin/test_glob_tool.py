@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 import pytest
 
 from sandboxed_tools.builtin.glob import Glob
@@ -62,18 +64,44 @@ def test_a_pattern_outside_is_refused(call_tool: Any, pattern: str) -> None:
         call_tool(Glob, pattern=pattern)
 
 
-def test_cancelled_work_is_told_to_stop_and_waited_for() -> None:
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancelled_work_is_told_to_stop_and_waited_for(backend: str) -> None:
     ended: list[bool] = []
 
-    def work(is_cancelled: Any) -> None:
-        while not is_cancelled():
-            os.sched_yield()
-        ended.append(True)
-
     async def inside() -> None:
-        with anyio.move_on_after(0.05) as scope:
+        def work(is_cancelled: Any) -> None:
+            anyio.from_thread.run_sync(scope.cancel)
+            while not is_cancelled():
+                os.sched_yield()
+            ended.append(True)
+
+        with anyio.CancelScope() as scope:
             await run_stoppable(work)
         assert scope.cancelled_caught
         assert ended == [True]
 
-    anyio.run(inside)
+    anyio.run(inside, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancelled_work_for_which_no_thread_was_free_never_begins(backend: str) -> None:
+    begun: list[bool] = []
+
+    async def inside() -> None:
+        threads = anyio.to_thread.current_default_thread_limiter()
+        for _ in range(int(threads.total_tokens)):
+            threads.acquire_on_behalf_of_nowait(object())
+        with anyio.move_on_after(0.01) as scope:
+            await run_stoppable(lambda _: begun.append(True))
+        assert scope.cancelled_caught
+
+    anyio.run(inside, backend=backend)
+    assert begun == []
+
+
+def test_an_error_of_the_work_comes_as_it_is() -> None:
+    def work(_: Any) -> None:
+        raise PathRefused("outside")
+
+    with pytest.raises(PathRefused, match="outside"):
+        anyio.run(run_stoppable, work)

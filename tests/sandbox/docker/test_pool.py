@@ -402,7 +402,7 @@ os._exit(0)
             parent.wait(30)
             # The child lives on, and does not keep the parent's containers.
             os.killpg(parent.pid, 0)
-            eventually(lambda: not containers(api, kind="warm", pid=parent.pid), within_s=10)
+            eventually(lambda: not containers(api, kind="warm", pid=parent.pid), within_s=60)
         finally:
             os.killpg(parent.pid, signal.SIGKILL)
 
