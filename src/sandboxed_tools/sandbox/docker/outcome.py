@@ -20,6 +20,7 @@ THROTTLED_S = 0.1
 """Waiting for the processor quota for less than this is not worth naming as a limit."""
 
 _NO_REPORT = "the launcher was ended from outside, so there are no figures"
+_NO_ANSWER = "the launcher did not answer in time, so there are no figures"
 
 _OURS: dict[str, tuple[Status, Limit | None]] = {
     "wall": ("timeout", "wall"),
@@ -79,7 +80,8 @@ def classify(
     if ending in _OURS and not (report and report.why == "exit" and ending != "output"):
         status, limit = _OURS[ending]
         hit |= {limit} if limit else set()
-        return Outcome(status, None, None, frozenset(hit), usage, cwd)
+        warnings = (_NO_ANSWER,) if has_launcher and report is None else ()
+        return Outcome(status, None, None, frozenset(hit), usage, cwd, warnings)
     if report is not None:
         outcome = _from_report(report, hit, usage)
         if ending == "lost":
