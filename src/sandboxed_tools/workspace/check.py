@@ -77,6 +77,15 @@ def check_set(
                 return own.after is not None
             return path.lower() in folded or was_there(parts)
 
+        def link_at(parts: Parts) -> bytes | None:
+            own = changed.get(b"/".join(parts))
+            if own is not None:
+                return None if own.after is None else own.after.target
+            found = host.find(parts)
+            if found is None or not stat.S_ISLNK(found.info.st_mode):
+                return None
+            return os.readlink(found.name, dir_fd=found.dir_fd)
+
         # A power cut may have left files without the content that was never synced.
         verified = change_set.boot == ProcessName.current().boot
         problems: list[Problem] = []
@@ -95,7 +104,11 @@ def check_set(
             if problem is not None:
                 problems.append(problem)
             reason = protected_reason(
-                change, was_there=was_there, is_there=is_there, extra=protected
+                change,
+                was_there=was_there,
+                is_there=is_there,
+                link_at=link_at,
+                extra=protected,
             )
             if reason is None and protected and _removes_folder(change):
                 paths = (change.parts + below for below, _ in entries_below(host, change.parts))
@@ -117,12 +130,18 @@ def later_edits(
 ) -> tuple[Problem, ...]:
     """What was edited in the workspace since the set was applied, and undoing would lose. Blocking.
 
-    ``whole`` are the folders that came with all they hold.
+    ``whole`` are the folders that came with all they hold. Other new ones the workspace had, too:
+    what was in the set came into them, and they are its own.
     """
     problems = []
     known = {change.path for change in change_set.changes}
+    came: Parts | None = None
     with LowerTree((Layer(workspace_fd),)) as host:
         for change in change_set.changes:
+            if change.path in whole:
+                came = change.parts
+            elif _is_new_folder(change) and (came is None or change.parts[: len(came)] != came):
+                continue
             try:
                 found = host.find(change.parts)
             except PermissionError:
@@ -146,6 +165,10 @@ def _comes_whole(change: Change, host: LowerTree) -> bool:
     """Whether a folder comes with all it holds, so that the workspace has nothing in it."""
     is_folder = change.after is not None and change.after.kind == "folder"
     return is_folder and change.action != "mode" and not _is_on_both_sides(change, host)
+
+
+def _is_new_folder(change: Change) -> bool:
+    return change.before is None and change.after is not None and change.after.kind == "folder"
 
 
 def _edited(change: Change, what: str) -> Problem:
@@ -180,11 +203,18 @@ def _stored_problem(change: Change, upper: LowerTree, *, verified: bool) -> Prob
     mode = stat.S_IMODE(found.info.st_mode)
     if kind_of(found.info.st_mode) != change.after.kind:
         return Problem(change.path, "refused", "what was kept of it is damaged")
+    if change.after.kind == "file" and not _as_it_was(change.after, found.info):
+        # A part of a set shares its files with the other one, by hard links of the call's.
+        return Problem(change.path, "refused", "what was kept of it was edited")
     if not verified and change.after.digest not in (None, _digest(found)):
         return Problem(change.path, "refused", "what was kept of it is damaged")
     if change.after.kind == "file" and mode & (stat.S_ISUID | stat.S_ISGID):
         return Problem(change.path, "refused", "it has a set-id bit")
     return None
+
+
+def _as_it_was(after: FileFacts, info: os.stat_result) -> bool:
+    return (info.st_size, info.st_mtime_ns) == (after.size, after.mtime_ns)
 
 
 def _holds_more(
@@ -245,7 +275,7 @@ def _host_problem(
 
 def _is_on_both_sides(change: Change, host: LowerTree) -> bool:
     """Whether the call made a folder that the workspace has made, too: they are merged."""
-    if change.before is not None or change.after is None or change.after.kind != "folder":
+    if not _is_new_folder(change):
         return False
     found = host.find(change.parts)
     return found is not None and stat.S_ISDIR(found.info.st_mode)

@@ -19,9 +19,8 @@ from typing import Final, Self
 from sandboxed_tools.workspace.confined import ConfinedTree
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["Found", "Layer", "LowerTree", "confined", "is_opaque", "is_whiteout"]
+__all__ = ["Found", "Layer", "LowerTree", "confined", "is_opaque", "is_whiteout", "own_marks"]
 
-_OPAQUE: Final = ("trusted.overlay.opaque", "user.overlay.opaque")
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 
 
@@ -34,13 +33,17 @@ def is_opaque(folder_fd: int) -> bool:
     """Whether a folder hides what lower layers hold under its name.
 
     Code inside cannot set the attribute: ``trusted.*`` takes CAP_SYS_ADMIN, and with ``userxattr``
-    the overlay keeps ``user.overlay.*`` for itself.
+    the overlay keeps ``user.overlay.*`` for itself. Without that option ``user.overlay.*`` is an
+    attribute like any other, which anybody may set, so only the one that our overlays use counts.
     """
-    for name in _OPAQUE:
-        with contextlib.suppress(OSError):
-            if os.getxattr(folder_fd, name) == b"y":
-                return True
+    with contextlib.suppress(OSError):
+        return os.getxattr(folder_fd, f"{own_marks()}opaque") == b"y"
     return False
+
+
+def own_marks() -> str:
+    """What the names of the attributes begin with by which our overlays remember things."""
+    return "trusted.overlay." if os.geteuid() == 0 else "user.overlay."
 
 
 def confined(folder_fd: int) -> ConfinedTree:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sandboxed_tools.workspace.change import Change
+from sandboxed_tools.workspace.folded import folded
 from sandboxed_tools.workspace.spelling import Parts
+from sandboxed_tools.workspace.way_out import LinkAt, leads_out
 
 __all__ = ["Exists", "holds_protected", "protected_reason"]
 
@@ -76,19 +78,25 @@ Exists = Callable[[Parts], bool]
 
 
 def protected_reason(
-    change: Change, *, was_there: Exists, is_there: Exists, extra: tuple[str, ...] = ()
+    change: Change,
+    *,
+    was_there: Exists,
+    is_there: Exists,
+    link_at: LinkAt = lambda _: None,
+    extra: tuple[str, ...] = (),
 ) -> str | None:
     """Why a change is held for an explicit yes, in words; ``None`` when it is not.
 
     ``was_there`` tells whether the workspace held a path before the call, ``is_there`` whether it
-    does afterwards. ``extra`` are further patterns, of one name or of names joined by slashes, that
-    are looked for at any depth. Case does not count, because file systems may fold it.
+    does afterwards, and ``link_at`` what links say then. ``extra`` are further patterns, of one
+    name or of names joined by slashes, that are looked for at any depth. Neither case counts, nor
+    what else file systems may overlook in a name.
     """
-    text = change.path.decode("utf-8", "surrogateescape").casefold()
+    text = folded(change.path)
     names = text.split("/")
     if _configures_git(change, names, was_there=was_there, is_there=is_there):
         return "it belongs to a git repository's configuration, or makes a repository"
-    if _leaves(change):
+    if _leaves(change, link_at):
         return "it is a link that leaves the workspace"
     if _is_link(change) and _on_the_way((*_ANYWHERE, *_CI, *extra)).search(text) is not None:
         return "it is a link in the place of a folder that holds what is protected"
@@ -113,10 +121,7 @@ def holds_protected(names: Iterable[Parts], extra: tuple[str, ...]) -> bool:
     if not extra:
         return False
     pattern = _pattern(extra)
-    return any(
-        pattern.search(b"/".join(parts).decode("utf-8", "surrogateescape").casefold()) is not None
-        for parts in names
-    )
+    return any(pattern.search(folded(b"/".join(parts))) is not None for parts in names)
 
 
 def _configures_git(
@@ -180,25 +185,11 @@ def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(f"(?:^|/)(?:{'|'.join(spelled)})(?=/|\\Z)", re.DOTALL)
 
 
-def _leaves(change: Change) -> bool:
-    """Whether the change leaves a link that leads out, by its text alone."""
+def _leaves(change: Change, link_at: LinkAt) -> bool:
+    """Whether the change leaves a link that leads out."""
     after = change.after
     if after is None or after.kind != "symlink" or after.target is None:
         return False
     if change.before is not None and change.before.target == after.target:
         return False
-    if after.target.startswith(b"/"):
-        return True
-    depth = len(change.parts) - 1
-    went_down = False
-    for name in after.target.split(b"/"):
-        if name in (b"", b"."):
-            continue
-        if name == b"..":
-            depth -= 1
-            # Up again after a name that may itself be a link: it leads where that one leads.
-            if went_down or depth < 0:
-                return True
-        else:
-            went_down = True
-    return False
+    return leads_out(change.parts, after.target, link_at)

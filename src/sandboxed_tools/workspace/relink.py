@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from sandboxed_tools.workspace.cursor import Entry, TreeCursor, walk
-from sandboxed_tools.workspace.layers import confined, is_opaque, is_whiteout
+from sandboxed_tools.workspace.layers import confined, is_opaque, is_whiteout, own_marks
 from sandboxed_tools.workspace.remove import remove_tree
 from sandboxed_tools.workspace.spelling import Parts
 
@@ -125,8 +125,7 @@ def _dress(folder: int, info: os.stat_result) -> None:
 
 
 def _make_opaque(folder: int) -> None:
-    name = "trusted.overlay.opaque" if os.geteuid() == 0 else "user.overlay.opaque"
-    os.setxattr(folder, name, b"y")
+    os.setxattr(folder, f"{own_marks()}opaque", b"y")
 
 
 def _clear(folder: int, name: bytes) -> None:
