@@ -18,6 +18,9 @@ _MAX_LINKS: Final = 40
 _MAX_NAMES: Final = 255
 """A way of more names counts as leading out: to look at all of them could take for ever."""
 
+_MAX_NAME_BYTES: Final = 255
+"""No Linux file system has longer names (NAME_MAX): the path leads nowhere then."""
+
 
 def leads_out(parts: Parts, target: bytes, link_at: LinkAt) -> bool:
     """Whether a link at ``parts`` with this ``target`` leads out, or might."""
@@ -36,6 +39,8 @@ def leads_out(parts: Parts, target: bytes, link_at: LinkAt) -> bool:
                 return True
             place.pop()
             continue
+        if len(name) > _MAX_NAME_BYTES:
+            return False
         place.append(name)
         found = link_at(tuple(place))
         if found is None:
