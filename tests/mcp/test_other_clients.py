@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from tests.mcp.npm import npm_tool
+from tests.mcp.npm import node_environment, npm_tool
 from tests.mcp.serving import http_server
 from tests.runtime.recording_sandbox import RecordingSandbox
 
@@ -54,6 +54,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
         timeout=170,
         check=False,
         cwd=Path(command[1]).parent,
+        env=node_environment(command[0]),
     )
 
 
