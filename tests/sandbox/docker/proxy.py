@@ -14,7 +14,8 @@ __all__ = ["CuttableProxy"]
 class CuttableProxy:
     """Passes connections on to the engine's socket, until :meth:`cut` or after ``refuse_path``.
 
-    A request whose head contains ``fail_on`` is not passed on: its connection is closed instead.
+    A request whose head contains ``fail_on`` is not passed on: its connection is closed instead,
+    behind the bytes of ``answer``. One that contains ``hold_on`` gets no answer at all.
     """
 
     def __init__(self, path: Path | None, target: str) -> None:
@@ -23,6 +24,8 @@ class CuttableProxy:
         self._lock = threading.Lock()
         self._pairs: list[socket.socket] = []
         self.fail_on: bytes | None = None
+        self.hold_on: bytes | None = None
+        self.answer = b""
         self.failures = 0
         self._is_cut = False
         self._is_frozen = threading.Event()
@@ -91,7 +94,12 @@ class CuttableProxy:
                 continue
             if is_request and self.fail_on is not None and self.fail_on in data:
                 self.failures += 1
+                with contextlib.suppress(OSError):
+                    source.sendall(self.answer)
                 break
+            if is_request and self.hold_on is not None and self.hold_on in data:
+                self.failures += 1
+                continue
             try:
                 target.sendall(data)
             except OSError:

@@ -26,7 +26,12 @@ from sandboxed_tools.sandbox.docker.create import (
 )
 from sandboxed_tools.sandbox.docker.direct import Direct
 from sandboxed_tools.sandbox.docker.engine import Engine
-from sandboxed_tools.sandbox.docker.faults import engine_faults, is_transient, status_code
+from sandboxed_tools.sandbox.docker.faults import (
+    ODD_ANSWERS,
+    engine_faults,
+    is_transient,
+    status_code,
+)
 from sandboxed_tools.sandbox.docker.owner import Kind, Owner
 from sandboxed_tools.sandbox.docker.protocol import call_frames, new_mark
 from sandboxed_tools.sandbox.docker.service_network import (
@@ -241,13 +246,21 @@ def _create(api: docker.APIClient, request: dict[str, object], name: str) -> str
     ):
         with attempt:
             try:
-                made = api.create_container_from_config(request, name)  # type: ignore[no-untyped-call]
-                return str(made["Id"])
+                return _made_id(api.create_container_from_config(request, name))  # type: ignore[no-untyped-call]
             except APIError as error:
                 if status_code(error) == 409 and attempt.retry_state.attempt_number > 1:
-                    return str(api.inspect_container(name)["Id"])
+                    return _made_id(api.inspect_container(name))
                 raise
     raise AssertionError("tenacity returns or raises")
+
+
+def _made_id(answer: object) -> str:
+    try:
+        return str(answer["Id"])  # type: ignore[index]
+    except ODD_ANSWERS as error:
+        raise EngineFault(
+            "the container engine does not say what it has made", operator_detail=repr(error)
+        ) from error
 
 
 def _undo_create(clients: Clients, name: str) -> None:

@@ -14,7 +14,7 @@ from requests.exceptions import RequestException
 
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, remove_volume
-from sandboxed_tools.sandbox.docker.faults import status_code
+from sandboxed_tools.sandbox.docker.faults import ODD_ANSWERS, status_code
 from sandboxed_tools.sandbox.docker.outcome import EngineState
 from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.service_network import remove_service_network
@@ -83,7 +83,7 @@ def engine_state(clients: Clients, container_id: str, *, since: float) -> Engine
                 )
             )
             state = _inspected(api, container_id) or state or {}
-    except (*_ERRORS, ValueError, KeyError) as error:
+    except (*_ERRORS, *ODD_ANSWERS) as error:
         _log.debug("the engine cannot say how %s ended: %s", container_id, error)
         return None
     exit_code = state.get("ExitCode")

@@ -12,7 +12,10 @@ from requests.exceptions import RequestException
 
 from sandboxed_tools.errors import EngineFault, EngineForbidden, ImageUnavailable
 
-__all__ = ["engine_faults", "is_transient", "status_code"]
+__all__ = ["ODD_ANSWERS", "engine_faults", "is_transient", "status_code"]
+
+ODD_ANSWERS = (KeyError, TypeError, AttributeError, ValueError, RecursionError)
+"""What reading an answer raises that is JSON, or nearly, and not what the API promises."""
 
 
 def status_code(error: BaseException) -> int | None:
@@ -46,7 +49,7 @@ def engine_faults(doing: str) -> Iterator[None]:
             "the image went away from the engine while it was being used",
             operator_detail=str(error),
         ) from error
-    except (DockerException, RequestException, OSError) as error:
+    except (DockerException, RequestException, OSError, RecursionError) as error:
         if _is_forbidden(error):
             raise EngineForbidden(
                 "this user may not talk to the container engine", operator_detail=str(error)

@@ -18,6 +18,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
 from sandboxed_tools.errors import EngineFault, ImageUnavailable
+from sandboxed_tools.sandbox.docker.faults import ODD_ANSWERS
 from sandboxed_tools.sandbox.docker.image_policy import check_image
 from sandboxed_tools.sandbox.docker.python_context import python_digest
 from sandboxed_tools.tool.foreign_text import for_terminal
@@ -180,7 +181,7 @@ def _inspect(api: docker.APIClient, reference: str) -> dict[str, Any] | None:
             "the engine could not say what the image is: see 'sandboxed-tools doctor'",
             operator_detail=str(error),
         ) from error
-    except (DockerException, RequestException, OSError, ValueError) as error:
+    except (DockerException, RequestException, OSError, ValueError, RecursionError) as error:
         raise EngineFault(
             "the engine went away while it was asked for the image",
             operator_detail=str(error),
@@ -216,7 +217,13 @@ def resolve_image(api: docker.APIClient, reference: str) -> ResolvedImage:
         raise ImageUnavailable(
             f"the image {shown!r} is not on the engine: {step}", operator_detail=wanted
         )
-    return _resolved(reference, wanted, inspected)
+    try:
+        return _resolved(reference, wanted, inspected)
+    except ODD_ANSWERS as error:
+        raise EngineFault(
+            "the engine's answer about the image makes no sense: see 'sandboxed-tools doctor'",
+            operator_detail=repr(error),
+        ) from error
 
 
 def _is_plausible(reference: str) -> bool:
