@@ -3,8 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.sandbox.docker.running import eventually
 
@@ -80,6 +82,79 @@ def test_full_queue_is_refused_at_once_and_says_so() -> None:
     assert refused.value.what == "queue"
 
 
+def wait_in(gate: Admission, asked: list[tuple[str, int]]) -> tuple[list[str], threading.Thread]:
+    """Let everybody wait at a gate that is full; who was displaced, by key, and who waits still."""
+    displaced: list[str] = []
+
+    def one(key: str, priority: int) -> None:
+        try:
+            gate.enter(key=key, priority=priority)
+        except Overloaded as error:
+            displaced.append(f"{key}: {error.what}")
+        else:
+            gate.leave()
+
+    threads = [threading.Thread(target=one, args=each) for each in asked]
+    for number, thread in enumerate(threads):
+        thread.start()
+        eventually(lambda number=number: gate.status().waiting > number)  # type: ignore[misc]
+
+    def join() -> None:
+        for thread in threads:
+            thread.join(60)
+
+    return displaced, threading.Thread(target=join)
+
+
+def test_full_queue_of_one_key_makes_room_for_another() -> None:
+    gate = Admission(AdmissionLimits(calls=1, queue=4))
+    gate.enter()
+    displaced, end = wait_in(gate, [("many", 0)] * 4)
+    is_in = threading.Event()
+
+    def one() -> None:
+        gate.enter(key="one")
+        is_in.set()
+        gate.leave()
+
+    late = threading.Thread(target=one)
+    late.start()
+    eventually(lambda: displaced == ["many: queue"])
+    assert gate.status().waiting == 4
+    with pytest.raises(Overloaded):
+        gate.enter(key="many")  # it has the most places still
+    gate.leave()
+    end.start()
+    end.join(60)
+    late.join(60)
+    assert is_in.is_set()
+    assert displaced == ["many: queue"]
+    assert (gate.status().running, gate.status().waiting) == (0, 0)
+
+
+def test_full_queue_makes_room_for_a_higher_priority_and_for_no_lower() -> None:
+    gate = Admission(AdmissionLimits(calls=1, queue=2))
+    gate.enter()
+    displaced, end = wait_in(gate, [("low", 1), ("lowest", 0)])
+    with pytest.raises(Overloaded) as refused:
+        gate.enter(key="hopeless", priority=-1)
+    assert refused.value.what == "queue"
+    assert displaced == []
+
+    def enter_first() -> None:
+        gate.enter(priority=9)
+        gate.leave()
+
+    urgent = threading.Thread(target=enter_first)
+    urgent.start()
+    eventually(lambda: displaced == ["lowest: queue"])
+    gate.leave()
+    end.start()
+    end.join(60)
+    urgent.join(60)
+    assert (gate.status().running, gate.status().waiting) == (0, 0)
+
+
 def test_wait_has_a_deadline_that_names_what_was_full() -> None:
     gate = Admission(AdmissionLimits(calls=1, queue_s=0.05))
     gate.enter()
@@ -123,6 +198,14 @@ def test_guard_names_what_this_host_lacks(tmp_path: Path) -> None:
     assert HostGuard(never).lacking() == "host load"
 
 
+def test_host_that_does_not_tell_its_figures_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("no /proc here")
+
+    monkeypatch.setattr(psutil, "virtual_memory", fail)
+    assert HostGuard().lacking() == "host figures"
+
+
 @pytest.mark.parametrize(
     ("budget", "spent", "what"),
     [
@@ -159,6 +242,28 @@ def test_running_calls_count_and_old_ones_are_forgotten() -> None:
         return True
 
     eventually(is_free)
+
+
+def test_wall_clock_that_jumps_neither_fills_nor_empties_an_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate = Admission(AdmissionLimits(calls=1, queue_s=60))
+    budgets = Budgets(Budget(calls=2, per_s=3600))
+    budgets.open_call("a")
+    budgets.close_call("a", Spent(1, 1))
+    for now in (0.0, 1e12):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        budgets.open_call("a")
+        with pytest.raises(Overloaded):
+            budgets.open_call("a")
+        budgets.close_call("a", Spent(1, 1))
+        with pytest.raises(Overloaded):
+            budgets.open_call("a")
+        budgets = Budgets(Budget(calls=2, per_s=3600))
+        budgets.open_call("a")
+        budgets.close_call("a", Spent(1, 1))
+        assert gate.enter() < 30
+        gate.leave()
 
 
 def test_machine_slots_are_counted_across_processes_and_given_back_by_death(
@@ -204,3 +309,26 @@ def test_gate_keeps_to_the_machines_count(tmp_path: Path) -> None:
     first.leave()
     second.enter()
     second.leave()
+
+
+def test_count_that_cannot_be_kept_lets_nobody_in_and_loses_no_place(tmp_path: Path) -> None:
+    folder = tmp_path / "slots"
+    gate = Admission(AdmissionLimits(queue_s=0.05), machine=MachineSlots(folder, count=2))
+    gate.enter()
+    (folder / "0").unlink()
+    folder.rmdir()
+    for _ in range(2):
+        with pytest.raises(Overloaded) as refused:
+            gate.enter()
+        assert refused.value.what == "calls on this machine"
+    assert (gate.status().running, gate.status().waiting) == (1, 0)
+    gate.leave()
+    folder.mkdir()
+    (folder / "0").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Overloaded):
+        gate.enter()
+    assert not (tmp_path / "elsewhere").exists()
+    (folder / "0").unlink()
+    gate.enter()
+    gate.leave()
+    assert (gate.status().running, gate.status().waiting) == (0, 0)

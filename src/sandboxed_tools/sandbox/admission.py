@@ -1,7 +1,7 @@
 """Admission: how many calls run at once, who is next, and when the host has had enough.
 
 One gate for a process. Who does not fit waits in a bounded queue with a deadline; who does not fit
-into the queue, or has waited too long, is told what was full.
+into the queue, or has waited too long, is told what was full. A full queue is shared fairly, too.
 """
 
 from __future__ import annotations
@@ -38,11 +38,15 @@ class AdmissionLimits:
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One call's place: waiting, then admitted, then given back."""
+    """One call's place: waiting, then admitted, then given back.
+
+    ``decided`` is set when it is admitted, or ``is_displaced`` by a call that had more right to it.
+    """
 
     key: str
     priority: int
-    admitted: threading.Event = field(default_factory=threading.Event)
+    decided: threading.Event = field(default_factory=threading.Event)
+    is_displaced: bool = False
     asked_at: float = field(default_factory=time.monotonic)
 
 
@@ -59,7 +63,8 @@ class Admission:
     """The gate. Safe to share by threads.
 
     Higher ``priority`` goes first; among equals, callers' keys take turns, so that a key with a
-    thousand calls does not keep out a key with one. ``host_is_full`` names what the host lacks, or
+    thousand calls does not keep out a key with one. In a full queue the last call of the lowest
+    priority, or of the key that has the most, gives its place up. ``host_is_full`` names what the host lacks, or
     gives an empty text. ``machine`` counts the calls of other processes too. The host is not
     asked when nothing runs: a busy host makes calls slow, not stuck.
     """
@@ -94,7 +99,7 @@ class Admission:
         """
         ticket = Ticket(key, priority)
         with self._lock:
-            if self._waiting >= self._limits.queue:
+            if self._waiting >= self._limits.queue and not self._make_room(ticket):
                 raise Overloaded(
                     f"{self._running} calls run and {self._waiting} wait already: try later",
                     what="queue",
@@ -102,15 +107,15 @@ class Admission:
             self._put(ticket)
             self._admit()
         deadline = ticket.asked_at + self._limits.queue_s
-        while not ticket.admitted.is_set():
+        while not ticket.decided.is_set():
             left = deadline - time.monotonic()
             if left > 0 and is_wanted():
-                if not ticket.admitted.wait(min(left, RECHECK_S)):
+                if not ticket.decided.wait(min(left, RECHECK_S)):
                     with self._lock:
                         self._admit()
                 continue
             with self._lock:
-                if ticket.admitted.is_set():
+                if ticket.decided.is_set():
                     break
                 self._remove(ticket)
                 lacking = self._held_back_by or "calls"
@@ -121,6 +126,11 @@ class Admission:
             raise Overloaded(
                 f"no place within {self._limits.queue_s:g} s: {lacking} is the limit; try later",
                 what=lacking,
+            )
+        if ticket.is_displaced:
+            raise Overloaded(
+                "the queue is full, and others had more right to this place: try later",
+                what="queue",
             )
         return time.monotonic() - ticket.asked_at
 
@@ -141,6 +151,23 @@ class Admission:
     def _put(self, ticket: Ticket) -> None:
         self._queues.setdefault(ticket.priority, {}).setdefault(ticket.key, deque()).append(ticket)
         self._waiting += 1
+
+    def _make_room(self, ticket: Ticket) -> bool:
+        """Take the place of the call that has the least right to one, if it has less."""
+        if not self._queues:
+            return False
+        priority = min(self._queues)
+        keys = self._queues[priority]
+        most = max(keys, key=lambda key: len(keys[key]))
+        if priority > ticket.priority:
+            return False
+        if priority == ticket.priority and len(keys[most]) <= len(keys.get(ticket.key, ())) + 1:
+            return False
+        displaced = keys[most][-1]
+        self._remove(displaced)
+        displaced.is_displaced = True
+        displaced.decided.set()
+        return True
 
     def _remove(self, ticket: Ticket) -> None:
         keys = self._queues[ticket.priority]
@@ -172,4 +199,4 @@ class Admission:
             self._tidy(priority, key)
             self._waiting -= 1
             self._running += 1
-            ticket.admitted.set()
+            ticket.decided.set()

@@ -28,7 +28,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one call used. ``cpu_s`` counts only where the figure can be trusted."""
+    """What one call used. Where no figure can be trusted, ``cpu_s`` is what its limits allowed."""
 
     container_s: float
     cpu_s: float

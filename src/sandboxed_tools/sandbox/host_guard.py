@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 import psutil
 
 __all__ = ["HostGuard", "HostLimits"]
+
+_log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 0.5
 
@@ -46,12 +49,19 @@ class HostGuard:
         self._looked_at = 0.0
 
     def lacking(self) -> str:
-        """``host memory``, ``host disk``, ``host load``, or an empty text."""
+        """``host memory``, ``host disk``, ``host load``, or an empty text.
+
+        A host that does not tell its figures lacks ``host figures``.
+        """
         now = time.monotonic()
         with self._lock:
             if now - self._looked_at >= LOOK_AGAIN_S:
                 self._looked_at = now
-                self._answer = self._look()
+                try:
+                    self._answer = self._look()
+                except (OSError, RuntimeError, psutil.Error) as error:
+                    _log.error("the host does not tell what it has: %s", error)
+                    self._answer = "host figures"
             return self._answer
 
     def _look(self) -> str:

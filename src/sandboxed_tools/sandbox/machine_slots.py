@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import threading
 import weakref
 from pathlib import Path
 
 __all__ = ["MachineSlots"]
+
+_log = logging.getLogger(__name__)
 
 _all: weakref.WeakSet[MachineSlots] = weakref.WeakSet()
 
@@ -34,22 +37,38 @@ class MachineSlots:
         _all.add(self)
 
     def take(self) -> bool:
-        """Take a slot; ``False`` when all are taken. Does not wait."""
+        """Take a slot; ``False`` when all are taken. Does not wait.
+
+        A folder that cannot be used has no slots: a count that nobody can keep lets nobody in.
+        """
         with self._lock:
-            for number in range(self._count):
-                fd = os.open(
-                    self._folder / str(number),
-                    os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
-                    0o600,
-                )
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    os.close(fd)
-                    continue
-                self._held.append(fd)
-                return True
-            return False
+            try:
+                fd = self._free_slot()
+            except OSError as error:
+                _log.error("the count of calls on this machine cannot be kept: %s", error)
+                return False
+            if fd is None:
+                return False
+            self._held.append(fd)
+            return True
+
+    def _free_slot(self) -> int | None:
+        for number in range(self._count):
+            fd = os.open(
+                self._folder / str(number),
+                os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o600,
+            )
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+            except BaseException:
+                os.close(fd)
+                raise
+            else:
+                return fd
+        return None
 
     def give_back(self) -> None:
         with self._lock:
