@@ -413,13 +413,3 @@ def test_an_address_that_is_taken_or_foreign_is_a_plain_error() -> None:
                 HttpAddress.bind(host, port)
     finally:
         taken.socket.close()
-
-
-def test_a_connection_never_waits_for_an_acknowledgement() -> None:
-    # Or each answer on a connection that a client keeps takes 40 ms more.
-    address = HttpAddress.bind()
-    here = (address.host, address.port)
-    with address.socket, socket.create_connection(here, timeout=DEADLINE_S):
-        accepted, _ = address.socket.accept()
-        with accepted:
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

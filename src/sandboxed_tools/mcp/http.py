@@ -103,6 +103,9 @@ async def serve_http(
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal ends it, or it is cancelled; running calls end with it."""
+    # Imported here: a server on standard input and output starts sooner without it.
+    from sandboxed_tools.mcp.http_connection import PromptProtocol
+
     manager = StreamableHTTPSessionManager(
         server,
         session_idle_timeout=sessions.options.idle_s,
@@ -111,6 +114,9 @@ async def serve_http(
     )
     config = uvicorn.Config(
         Guard(manager.asgi_app, sessions, address),
+        http=PromptProtocol,
+        # uvicorn would take an upgrade from anybody, and count it as a connection no more.
+        ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
