@@ -15,7 +15,6 @@ from sandboxed_tools.cli.artifacts import show_artifacts
 from sandboxed_tools.cli.as_json import dump, exec_object, plain, reasons_list
 from sandboxed_tools.cli.confirm import terminal_confirmer
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
-from sandboxed_tools.cli.run import limits_of
 from sandboxed_tools.errors import InvalidInput
 from sandboxed_tools.inside.place import PYTHON_IMAGE
 from sandboxed_tools.runtime import CallResult, Toolbox
@@ -54,7 +53,7 @@ def call(
             session=session,
             image=image or DEFAULT_IMAGE,
             python_image=python_image or PYTHON_IMAGE,
-            limits=limits_of(timeout, memory, cpus, pids),
+            limits=options.limits_from(timeout=timeout, memory=memory, cpus=cpus, pids=pids),
             policy=options.session_policy(trusted_workspace=trusted_workspace),
             confirmer=terminal_confirmer(),
         )

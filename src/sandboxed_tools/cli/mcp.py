@@ -22,7 +22,6 @@ from anyio import CancelScope
 from sandboxed_tools.builtin import SHIPPED
 from sandboxed_tools.cli import options
 from sandboxed_tools.cli.console import errors_end_the_program, safe, stderr
-from sandboxed_tools.cli.run import limits_of
 from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.policy import LayeredPolicy, Policy
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
@@ -112,7 +111,7 @@ def mcp(
             tools=(*SHIPPED, *(tool for name in tools or () for tool in _tools_of(name))),
             workspaces=_checked(workspace or ()),
             policy=policy,
-            limits=limits_of(timeout, memory, cpus, pids),
+            limits=options.limits_from(timeout=timeout, memory=memory, cpus=cpus, pids=pids),
             image=image or DEFAULT_IMAGE,
             network=network,
             services=tuple(options.services_of(service).items()),

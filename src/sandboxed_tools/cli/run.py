@@ -24,7 +24,7 @@ from sandboxed_tools.policy import Answer, ConfirmationRequest, Placement
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.runtime.toolbox import DEFAULT_IMAGE
 from sandboxed_tools.sandbox.contract import ChangesMode
-from sandboxed_tools.tool import Command, ExecResult, Limits, Reason, Tool, ToolInput, build_tool
+from sandboxed_tools.tool import Command, ExecResult, Reason, Tool, ToolInput, build_tool
 
 __all__ = ["run"]
 
@@ -81,7 +81,7 @@ def run(
             [_tool(command)],
             workspace=workspace,
             warm=False,
-            limits=limits_of(timeout, memory, cpus, pids),
+            limits=options.limits_from(timeout=timeout, memory=memory, cpus=cpus, pids=pids),
             image=image or DEFAULT_IMAGE,
             network=network,
             services=options.services_of(service),
@@ -99,12 +99,6 @@ def run(
         _report(outcome)
         decide_about(outcome.changes)
     raise typer.Exit(exit_codes.of_result(outcome))
-
-
-def limits_of(
-    timeout: str | None, memory: str | None, cpus: str | None, pids: str | None
-) -> Limits:
-    return options.limits_from(timeout=timeout, memory=memory, cpus=cpus, pids=pids)
 
 
 def _changes(value: str) -> ChangesMode:
