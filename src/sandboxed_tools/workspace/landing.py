@@ -203,8 +203,11 @@ class Landing:
     @contextmanager
     def _pairs(self) -> Iterator[Folders]:
         place = open_depot(self.workspace, self.change_set.id) if self.plan.depot else None
+        # The set got its id when the call had ended.
+        salt = self.change_set.id.encode()
+        upper = self.upper if place is None else place
         try:
-            with Folders(self.upper if place is None else place, self.workspace) as folders:
+            with Folders(upper, self.workspace, salt=salt) as folders:
                 yield folders
         finally:
             if place is not None:

@@ -64,7 +64,12 @@ def _part(
         stack.callback(os.close, source)
         target = os.open(draft / "upper", _FOLDER)
         stack.callback(os.close, target)
-        link_selected(source, target, selected)
+        gone = tuple(
+            change.parts
+            for change in change_set.changes
+            if change.path in paths and change.after is None
+        )
+        link_selected(source, target, selected, deleted=gone)
         with LowerTree((Layer(target),)) as upper:
             changes = tuple(
                 _with_inode(change, upper) for change in change_set.changes if change.path in paths

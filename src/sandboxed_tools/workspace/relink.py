@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -22,8 +22,17 @@ __all__ = ["lay_over", "link_selected"]
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def link_selected(source_fd: int, target_fd: int, selected: Callable[[Parts], bool]) -> None:
+def link_selected(
+    source_fd: int,
+    target_fd: int,
+    selected: Callable[[Parts], bool],
+    *,
+    deleted: Iterable[Parts] = (),
+) -> None:
     """Link the selected entries of an upper folder into an empty one, with the folders above them.
+
+    No folder of the target hides everything below it, as an opaque one does: it would hide what is
+    not selected, too. What is ``deleted`` gets a whiteout each instead.
 
     Raises:
         OSError: the target then has some of them.
@@ -39,7 +48,27 @@ def link_selected(source_fd: int, target_fd: int, selected: Callable[[Parts], bo
             if selected(entry.path):
                 above = [folders[entry.path[:end]] for end in range(1, len(entry.path))]
                 _make_folders(target_fd, entry.path[:-1], above)
-                _put(cursor, entry, target_fd)
+                _put(cursor, entry, target_fd, is_part=True)
+    for parts in deleted:
+        _whiten(source_fd, target_fd, parts)
+
+
+def _whiten(source_fd: int, target_fd: int, parts: Parts) -> None:
+    """Leave a whiteout in the target, unless there is one."""
+    above = []
+    for end in range(1, len(parts)):
+        folder = confined(source_fd).open_listing(parts[:end])
+        try:
+            above.append(os.fstat(folder))
+        finally:
+            os.close(folder)
+    _make_folders(target_fd, parts[:-1], above)
+    folder = confined(target_fd).open_listing(parts[:-1])
+    try:
+        with suppress(FileExistsError):
+            os.mknod(parts[-1], stat.S_IFCHR, 0, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def lay_over(source_fd: int, target_fd: int) -> None:
@@ -54,12 +83,12 @@ def lay_over(source_fd: int, target_fd: int) -> None:
                 _put(cursor, entry, target_fd)
 
 
-def _put(cursor: TreeCursor, entry: Entry, target_fd: int) -> None:
+def _put(cursor: TreeCursor, entry: Entry, target_fd: int, *, is_part: bool = False) -> None:
     """Put one entry in its place, instead of what is there."""
     folder = confined(target_fd).open_listing(entry.path[:-1])
     try:
         if entry.is_folder:
-            _put_folder(cursor, entry, folder)
+            _put_folder(cursor, entry, folder, is_part=is_part)
             return
         _clear(folder, entry.name)
         if is_whiteout(entry.info):
@@ -76,7 +105,7 @@ def _put(cursor: TreeCursor, entry: Entry, target_fd: int) -> None:
         os.close(folder)
 
 
-def _put_folder(cursor: TreeCursor, entry: Entry, folder: int) -> None:
+def _put_folder(cursor: TreeCursor, entry: Entry, folder: int, *, is_part: bool) -> None:
     cursor.enter(entry.name)
     try:
         hides = is_opaque(cursor.fd)
@@ -95,7 +124,7 @@ def _put_folder(cursor: TreeCursor, entry: Entry, folder: int) -> None:
     child = os.open(entry.name, _FOLDER, dir_fd=folder)
     try:
         _dress(child, entry.info)
-        if hides:
+        if hides and not is_part:
             _make_opaque(child)
     finally:
         os.close(child)

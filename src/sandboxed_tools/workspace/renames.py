@@ -41,12 +41,19 @@ def move(name: bytes, source_fd: int, target_fd: int) -> None:
 
 
 def exchange(
-    name: bytes, kept_fd: int, shown_fd: int, *, between: Callable[[], None] | None = None
+    name: bytes,
+    kept_fd: int,
+    shown_fd: int,
+    *,
+    salt: bytes,
+    between: Callable[[], None] | None = None,
 ) -> None:
     """Let two folders swap what they hold under a name, whatever kinds they are.
 
     One step where the file system can. Elsewhere the name is missing in ``shown_fd`` for a moment,
-    and ``between`` is called before each of the further renames.
+    and ``between`` is called before each of the further renames. For that moment ``kept_fd`` has a
+    third entry, under a name that ``salt`` makes: whoever filled it must not have known that, or
+    an entry of its own could stand there.
 
     Raises:
         OSError: ENOENT where one is missing, and as rename(2).
@@ -58,7 +65,7 @@ def exchange(
             raise
     else:
         return
-    aside = _aside(name)
+    aside = _aside(name, salt)
     between = between or (lambda: None)
     os.rename(name, aside, src_dir_fd=shown_fd, dst_dir_fd=kept_fd)
     between()
@@ -67,9 +74,9 @@ def exchange(
     os.rename(aside, name, src_dir_fd=kept_fd, dst_dir_fd=kept_fd)
 
 
-def repair(name: bytes, kept_fd: int, shown_fd: int) -> None:
+def repair(name: bytes, kept_fd: int, shown_fd: int, *, salt: bytes) -> None:
     """Take back or finish an exchange that was cut off between its renames; else do nothing."""
-    aside = _aside(name)
+    aside = _aside(name, salt)
     if not _exists(kept_fd, aside):
         return
     if not _exists(shown_fd, name):
@@ -117,8 +124,9 @@ def _rename(source_fd: int, source: bytes, target_fd: int, target: bytes, flags:
         raise OSError(code, os.strerror(code), os.fsdecode(source))
 
 
-def _aside(name: bytes) -> bytes:
-    return b".aside-" + hashlib.blake2b(name, digest_size=12).hexdigest().encode()
+def _aside(name: bytes, salt: bytes) -> bytes:
+    mark = hashlib.blake2b(name, digest_size=12, salt=salt).hexdigest()
+    return f".aside-{mark}".encode()
 
 
 def _exists(dir_fd: int, name: bytes) -> bool:

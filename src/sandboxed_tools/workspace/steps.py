@@ -91,7 +91,7 @@ class Step:
         name = self.parts[-1]
         upper, host = folders.pair(self.parts[:-1])
         if self.kind == "swap":
-            repair(name, upper, host)
+            repair(name, upper, host, salt=folders.salt)
         staged, present = _identity(upper, name), _identity(host, name)
         if self.kind == "remove":
             self._take_out(upper, host, on_step)
@@ -102,7 +102,7 @@ class Step:
             move(name, upper, host)
         elif self.kind == "swap" and (staged, present) == (self.staged, self.present):
             on_step()
-            exchange(name, upper, host, between=on_step)
+            exchange(name, upper, host, salt=folders.salt, between=on_step)
         else:
             raise Blocked(self.path)
 
@@ -114,7 +114,7 @@ class Step:
         name = self.parts[-1]
         upper, host = folders.pair(self.parts[:-1])
         if self.kind == "swap":
-            repair(name, upper, host)
+            repair(name, upper, host, salt=folders.salt)
         staged, present = _identity(upper, name), _identity(host, name)
         if self.kind == "remove":
             self._put_back(upper, host, on_step)
@@ -125,7 +125,7 @@ class Step:
             move(name, host, upper)
         elif self.kind == "swap" and (staged, present) == (self.present, self.staged):
             on_step()
-            exchange(name, upper, host, between=on_step)
+            exchange(name, upper, host, salt=folders.salt, between=on_step)
         else:
             raise Blocked(self.path)
 
@@ -237,10 +237,12 @@ def _locked_folders(changes: tuple[Change, ...]) -> Iterator[Step]:
 class Folders:
     """The same folder of the upper tree and of the workspace, opened in pairs without any link.
 
-    Used in a ``with`` block; a pair stays open until the next one is asked for.
+    Used in a ``with`` block; a pair stays open until the next one is asked for. ``salt`` is
+    something that was not known when the upper tree was filled, see :func:`exchange`.
     """
 
-    def __init__(self, upper_fd: int, workspace_fd: int) -> None:
+    def __init__(self, upper_fd: int, workspace_fd: int, *, salt: bytes) -> None:
+        self.salt = salt
         self._trees: tuple[ConfinedTree, ConfinedTree] = (
             confined(upper_fd),
             confined(workspace_fd),
