@@ -179,7 +179,7 @@ class Sessions:
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
-        self._shared = None if options.sandbox is not None else SharedSandbox()
+        self._shared = None if options.sandbox is not None else SharedSandbox(options.policy)
         self._sessions: dict[str, Session] = {}
 
     async def __aenter__(self) -> Self:
@@ -206,8 +206,10 @@ class Sessions:
         key = ctx.request.headers.get(SESSION_HEADER, "") if ctx.request is not None else ""
         found = self._sessions.get(key)
         if found is None:
-            sandbox = self.options.sandbox or self._shared
-            assert sandbox is not None
+            sandbox = self.options.sandbox
+            if sandbox is None:
+                assert self._shared is not None
+                sandbox = self._shared.for_client(key)
             found = self._sessions[key] = Session(self.options, sandbox)
         return found
 

@@ -1,5 +1,6 @@
 """May a call run, and where."""
 
+from sandboxed_tools.policy.admission import AdmissionPolicy
 from sandboxed_tools.policy.authorize import (
     Answer,
     ConfirmationRequest,
@@ -16,6 +17,7 @@ from sandboxed_tools.policy.sources import LayeredPolicy
 
 __all__ = [
     "LAYERS",
+    "AdmissionPolicy",
     "Answer",
     "ConfirmationRequest",
     "Confirmer",

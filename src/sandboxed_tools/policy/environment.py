@@ -1,7 +1,7 @@
 """The layer that comes from variables: ``SANDBOXED_TOOLS_MODE``, ``SANDBOXED_TOOLS_DENY``, …
 
-Lists are JSON (``SANDBOXED_TOOLS_DENY='["Bash(rm:*)"]'``); a limit of the ceiling is written with
-two underscores (``SANDBOXED_TOOLS_CEILING__MEMORY_BYTES=512m``).
+Lists are JSON (``SANDBOXED_TOOLS_DENY='["Bash(rm:*)"]'``); a limit of the ceiling or of the
+admission is written with two underscores (``SANDBOXED_TOOLS_CEILING__MEMORY_BYTES=512m``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.policy.admission import AdmissionPolicy
 from sandboxed_tools.policy.layers import Layer
 from sandboxed_tools.policy.settings import Policy
 from sandboxed_tools.tool import Limits, for_terminal
@@ -69,4 +70,5 @@ def environment_layer() -> Layer | None:
 def _known() -> frozenset[str]:
     fields = {f"{PREFIX}{name.upper()}" for name in Policy.model_fields}
     limits = {f"{PREFIX}CEILING__{name.upper()}" for name in Limits.model_fields}
-    return frozenset(fields | limits | _OTHERS)
+    admission = {f"{PREFIX}ADMISSION__{name.upper()}" for name in AdmissionPolicy.model_fields}
+    return frozenset(fields | limits | admission | _OTHERS)

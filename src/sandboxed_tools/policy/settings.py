@@ -19,6 +19,7 @@ from pydantic import (
 
 from sandboxed_tools.bash import Spec, load_specs
 from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.policy.admission import AdmissionPolicy
 from sandboxed_tools.policy.rules import Rule, RuleSet
 from sandboxed_tools.tool import Limits
 
@@ -111,6 +112,8 @@ class Policy(BaseModel):
             names, and nothing beyond them.
         minimum_defaults: the lowest version of the defaults that tools are used with.
         ceiling: no call may use more than this.
+        admission: how much of the machine all contained calls together may use; what a process
+            takes is read when its sandbox is opened.
         untrusted: names of tools that lose their trust here; trust is never given by name.
         trusted_tools: when stated, every tool that it does not name loses its trust.
         trusted_workspace: whether the workspace's own repository configuration is trusted, which
@@ -146,6 +149,7 @@ class Policy(BaseModel):
     ] = "bridge"
     minimum_defaults: Annotated[Literal[1, 2], Merge("min", order=(2, 1), project="yes")] = 1
     ceiling: Annotated[Limits | None, BeforeValidator(_ceiling), Merge("min", project="yes")] = None
+    admission: Annotated[AdmissionPolicy | None, Merge("operator_only")] = None
     untrusted: Annotated[Names, Merge("union", project="yes")] = frozenset()
     trusted_tools: Annotated[Names | None, Merge("operator_only")] = None
     trusted_workspace: Annotated[bool, Merge("and")] = False

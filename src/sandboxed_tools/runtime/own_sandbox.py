@@ -39,7 +39,10 @@ class OwnSandbox:
                 raise SandboxUnavailable("The Toolbox was stopped.")
             if self._sandbox is None:
                 opened = partial(
-                    open_default_sandbox, protected=policy.protected_paths, warm=self._warm
+                    open_default_sandbox,
+                    protected=policy.protected_paths,
+                    warm=self._warm,
+                    admission=policy.admission,
                 )
                 self._sandbox = await anyio.to_thread.run_sync(opened)
             await self._requirements.check(

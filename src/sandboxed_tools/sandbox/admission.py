@@ -64,9 +64,11 @@ class Admission:
 
     Higher ``priority`` goes first; among equals, callers' keys take turns, so that a key with a
     thousand calls does not keep out a key with one. In a full queue the last call of the lowest
-    priority, or of the key that has the most, gives its place up. ``host_is_full`` names what the host lacks, or
-    gives an empty text. ``machine`` counts the calls of other processes too. The host is not
-    asked when nothing runs: a busy host makes calls slow, not stuck.
+    priority, or of the key that has the most, gives its place up.
+
+    ``host_is_full`` names what the host lacks, or gives an empty text. ``machine`` counts the calls
+    of other processes too. The host is not asked when nothing runs: a busy host makes calls slow,
+    not stuck.
     """
 
     def __init__(

@@ -34,6 +34,7 @@ __all__ = [
     "OutputSink",
     "Sandbox",
     "SandboxSpec",
+    "SharedAmongCallers",
     "View",
     "ViewProvider",
     "ViewUsage",
@@ -132,4 +133,12 @@ class Sandbox(Protocol):
 
     async def aclose(self) -> None:
         """Release everything; afterwards no container, volume or mount of this object is left."""
+        ...
+
+
+class SharedAmongCallers(Sandbox, Protocol):
+    """A sandbox that tells its callers apart, so that they take turns."""
+
+    def for_caller(self, key: str, *, priority: int = 0) -> Sandbox:
+        """The same sandbox as one of its callers sees it. Closing that closes nothing."""
         ...

@@ -24,6 +24,7 @@ from sandboxed_tools.sandbox.contract import (
     ViewProvider,
 )
 from sandboxed_tools.sandbox.docker.call import Call, Caller, Surroundings
+from sandboxed_tools.sandbox.docker.caller_view import CallerView
 from sandboxed_tools.sandbox.docker.cleanup import gc
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, launch
@@ -187,6 +188,13 @@ class DockerSandbox:
             abandon_on_cancel=True,
             limiter=anyio.CapacityLimiter(1),
         )
+
+    def for_caller(self, key: str, *, priority: int = 0) -> CallerView:
+        """See :meth:`sandbox.contract.SharedAmongCallers.for_caller`.
+
+        All of them share one budget: a caller could choose another key when its own is used up.
+        """
+        return CallerView(self, Caller(key=key, priority=priority, account=""))
 
     async def capabilities(self) -> Capabilities:
         """Probe what this engine really enforces."""

@@ -71,10 +71,14 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """For whom a call is made: calls take turns by ``key``, and higher ``priority`` goes first."""
+    """For whom a call is made: calls take turns by ``key``, and higher ``priority`` goes first.
+
+    ``account`` is whose budget it uses: the key's own when ``None``.
+    """
 
     key: str = ""
     priority: int = 0
+    account: str | None = None
 
 
 class Call:
@@ -146,7 +150,8 @@ class Call:
 
     def _within_budget(self) -> ExecResult:
         around, key = self._around, self.caller.key
-        around.budgets.open_call(key)
+        account = key if self.caller.account is None else self.caller.account
+        around.budgets.open_call(account)
         result: ExecResult | None = None
         try:
             queue_s = around.admission.enter(
@@ -159,7 +164,7 @@ class Call:
                 around.quiet.end()
             return result
         finally:
-            around.budgets.close_call(key, self._spent(result))
+            around.budgets.close_call(account, self._spent(result))
 
     def _spent(self, result: ExecResult | None) -> Spent:
         """What counts against the budget. What nobody has measured whose word counts is as much as
