@@ -7,6 +7,7 @@ knows what to go on with.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from sandboxed_tools.workspace.change import Change, ChangeSet, SetStatus
 from sandboxed_tools.workspace.change_store import ChangeStore, sync_file_system
@@ -31,6 +32,8 @@ from sandboxed_tools.workspace.spelling import Parts
 from sandboxed_tools.workspace.steps import Blocked, Folders, Identity, OnStep, steps_for
 
 __all__ = ["Landed", "Landing"]
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,7 @@ class Landing:
 
     def _backward(self, to: Literal["held", "undone"]) -> Landed:
         blocked = []
+        full: OSError | None = None
         with self._pairs() as folders:
             for step in reversed(self.plan.steps):
                 try:
@@ -181,6 +185,13 @@ class Landing:
                 except Blocked:
                     reason = "somebody changed it meanwhile; it was left as it is"
                     blocked.append((step.path, reason))
+                except OSError as error:
+                    if error.errno not in _FULL:
+                        raise
+                    # What it lacks room for is a whiteout in the store: the workspace comes first.
+                    full = full or error
+        if full is not None:
+            raise full
         if self.plan.depot and (to == "undone" or blocked):
             self._bring_back("undone")
         elif self.plan.depot:
