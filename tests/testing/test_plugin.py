@@ -99,10 +99,14 @@ def test_a_failing_report_shows_output_and_changes_made_harmless(
 
         def test_green(sandbox):
             assert sandbox.run("echo not shown").ok
+
+        def test_red_too(toolbox, workspace):
+            result = toolbox.call("Bash", {"command": "echo by a tool; echo x > made.txt; exit 6"})
+            assert result.output.ok
         """
     )
     result = run(pytester)
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=2)
     text = result.stdout.str()
     assert "sandbox 1: printf" in text
     assert "exited, exit code 5" in text
@@ -111,6 +115,9 @@ def test_a_failing_report_shows_output_and_changes_made_harmless(
     assert "\x1b]0" not in text
     assert "seen" in text
     assert "not shown" not in text
+    assert "sandbox 1: echo by a tool" in text
+    assert "exited, exit code 6" in text
+    assert "added made.txt" in text
 
 
 def test_a_marker_that_cannot_be_meant_is_an_error_that_says_what_is_known(
@@ -146,8 +153,9 @@ def test_a_marker_that_cannot_be_meant_is_an_error_that_says_what_is_known(
     result.stdout.fnmatch_lines(["*has no memroy; it has *memory*", "*keywords only*"])
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "two workers"])
 def test_what_a_test_leaves_on_the_engine_fails_the_run(
-    pytester: pytest.Pytester, api: object
+    pytester: pytest.Pytester, api: object, workers: tuple[str, ...]
 ) -> None:
     pytester.makeconftest("import sandboxed_tools.testing.backend as b\nb.LEAK_DEADLINE_S = 0.3\n")
     pytester.makepyfile(
@@ -158,11 +166,14 @@ def test_what_a_test_leaves_on_the_engine_fails_the_run(
             api.create_volume("st-proof-leak",
                               labels=Owner.current().labels(deadline_s=300, kind="test"))
             api.close()
+
+        def test_does_not(sandbox):
+            assert sandbox.run("true").ok
         """
     )
     try:
-        result = run(pytester)
-        result.assert_outcomes(passed=1, errors=1)
+        result = run(pytester, *workers)
+        result.assert_outcomes(passed=2, errors=1)
         result.stdout.fnmatch_lines(["*left behind by sandboxed calls:*", "*volume st-proof-leak*"])
     finally:
         api.remove_volume("st-proof-leak")  # type: ignore[attr-defined]

@@ -20,11 +20,12 @@ from sandboxed_tools.testing.scratch import Scratch
 if TYPE_CHECKING:
     from sandboxed_tools.runtime import SyncToolbox
     from sandboxed_tools.testing.backend import Backend
+    from sandboxed_tools.testing.record import Record
     from sandboxed_tools.testing.runner import SandboxRunner
 
 __all__: list[str] = []
 
-RUNNER = pytest.StashKey["SandboxRunner"]()
+RECORD = pytest.StashKey["Record"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,9 +72,11 @@ def sandbox(request: pytest.FixtureRequest, _sandbox_backend: Backend) -> Iterat
     from sandboxed_tools.testing.runner import SandboxRunner
 
     runner = SandboxRunner(
-        _sandbox_backend, options=_marked(request), workspace=_workspace_of(request)
+        _sandbox_backend,
+        options=_marked(request),
+        workspace=_workspace_of(request),
+        record=_record(request),
     )
-    request.node.stash[RUNNER] = runner
     yield runner
     runner.forget_changes()
 
@@ -82,12 +85,13 @@ def sandbox(request: pytest.FixtureRequest, _sandbox_backend: Backend) -> Iterat
 def toolbox(request: pytest.FixtureRequest, _sandbox_backend: Backend) -> Iterator[SyncToolbox]:
     """The shipped tools on the ``workspace``, under the limits that the test's marker states."""
     from sandboxed_tools.runtime import SyncToolbox
+    from sandboxed_tools.testing.record import RecordedSandbox
     from sandboxed_tools.testing.runner import discard_held
 
     options, place = _marked(request), _workspace_of(request)
     session = f"test-{secrets.token_hex(8)}"
     with SyncToolbox(
-        sandbox=_sandbox_backend.sandbox,
+        sandbox=RecordedSandbox(_sandbox_backend.sandbox, _record(request)),
         workspace=place,
         limits=options.limits,
         image=options.image or _sandbox_backend.image,
@@ -107,6 +111,14 @@ def toolbox(request: pytest.FixtureRequest, _sandbox_backend: Backend) -> Iterat
 def sandbox_image(_sandbox_backend: Backend) -> Callable[..., str]:
     """Builds an image from a folder with a Dockerfile, once for its content, and names it."""
     return _sandbox_backend.build
+
+
+def _record(request: pytest.FixtureRequest) -> Record:
+    """What the commands of this test came to, whichever fixture ran them."""
+    from sandboxed_tools.testing.record import Record
+
+    stash: pytest.Stash = request.node.stash
+    return stash.setdefault(RECORD, Record())
 
 
 def _marked(request: pytest.FixtureRequest) -> MarkedOptions:
@@ -131,6 +143,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Attach what the sandboxed commands of a failing test printed and changed."""
     outcome = yield
     report: pytest.TestReport = outcome.get_result()  # type: ignore[attr-defined]
-    runner = item.stash.get(RUNNER, None)
-    if runner is not None and report.when == "call" and report.failed:
-        report.sections.extend(runner.sections())
+    record = item.stash.get(RECORD, None)
+    if record is not None and report.when == "call" and report.failed:
+        report.sections.extend(record.sections())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,12 +12,11 @@ from sandboxed_tools.builtin.bash import SANDBOX_ENV, bash_command
 from sandboxed_tools.sandbox.contract import SandboxSpec, WorkspaceAccess, WorkspaceMount
 from sandboxed_tools.testing.backend import Backend
 from sandboxed_tools.testing.marked import MarkedOptions
-from sandboxed_tools.tool import Command, ExecResult, Limits, for_terminal
-from sandboxed_tools.workspace import ChangeSet, ChangeStore, diff_set, discard_set
+from sandboxed_tools.testing.record import Record, held_or_applied
+from sandboxed_tools.tool import Command, ExecResult, Limits
+from sandboxed_tools.workspace import ChangeSet, ChangeStore, discard_set
 
 __all__ = ["SandboxRunner", "discard_held"]
-
-SHOWN_CHARS = 20_000
 
 
 class SandboxRunner:
@@ -29,17 +27,25 @@ class SandboxRunner:
     ``changes="apply"`` brings changes in, ``"discard"`` forgets them at once.
     """
 
-    def __init__(self, backend: Backend, *, options: MarkedOptions, workspace: Path | None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        options: MarkedOptions,
+        workspace: Path | None,
+        record: Record | None = None,
+    ) -> None:
         self._backend = backend
         self._options = options
         self._workspace = workspace.resolve() if workspace is not None else None
         self._session = f"test-{secrets.token_hex(8)}"
-        self._ran: list[tuple[str, ExecResult]] = []
+        self._record = record or Record()
+        self._results: list[ExecResult] = []
 
     @property
     def results(self) -> tuple[ExecResult, ...]:
         """What has been run in this test, oldest first."""
-        return tuple(result for _, result in self._ran)
+        return tuple(self._results)
 
     def run(
         self,
@@ -71,7 +77,9 @@ class SandboxRunner:
             runtime=self._options.runtime,
         )
         result = self._backend.run(spec, made)
-        self._ran.append((command if isinstance(command, str) else " ".join(command), result))
+        self._results.append(result)
+        text = command if isinstance(command, str) else " ".join(command)
+        self._record.ran.append((text, result))
         return result
 
     def _mount(self, access: WorkspaceAccess) -> WorkspaceMount | None:
@@ -86,31 +94,7 @@ class SandboxRunner:
 
     def changed_by(self, result: ExecResult) -> ChangeSet | None:
         """The change set of a command, to look into; ``None`` when nothing was held or applied."""
-        changes = result.changes
-        if changes is None or changes.id is None:
-            return None
-        return ChangeStore().get(changes.id)
-
-    def sections(self) -> list[tuple[str, str]]:
-        """The commands of this test as sections of a report, made harmless for a terminal."""
-        return [
-            (f"sandbox {number}: {_line(command)}", self._section(result))
-            for number, (command, result) in enumerate(self._ran, 1)
-        ]
-
-    def _section(self, result: ExecResult) -> str:
-        ended = f"{result.status}"
-        if result.exit_code is not None:
-            ended += f", exit code {result.exit_code}"
-        if result.limits_hit:
-            ended += f", limits hit: {', '.join(sorted(result.limits_hit))}"
-        parts = [ended]
-        for name, text in (("stdout", result.stdout_text), ("stderr", result.stderr_text)):
-            if text:
-                parts.append(f"--- {name} ---\n{_shortened(text)}")
-        if change_set := self.changed_by(result):
-            parts.append(f"--- changes ({change_set.status}) ---\n{_shortened(_diff(change_set))}")
-        return "\n".join(parts)
+        return held_or_applied(result)
 
     def forget_changes(self) -> None:
         """Discard what is still held for this test."""
@@ -127,24 +111,3 @@ def discard_held(workspace: Path, session: str) -> None:
     for change_set_id in reversed(list(held)):
         discard_set(store, change_set_id)
         store.remove(change_set_id)
-
-
-def _diff(change_set: ChangeSet) -> str:
-    lines = []
-    for item in diff_set(ChangeStore(), change_set):
-        name = os.fsdecode(item.change.path)
-        lines.append(f"{item.change.action} {name} {item.note}".rstrip())
-        lines += [item.text] if item.text else []
-    return "\n".join(lines)
-
-
-def _line(command: str) -> str:
-    first = for_terminal(command.strip().split("\n", 1)[0], one_line=True)
-    return first if len(first) <= 70 else f"{first[:69]}…"
-
-
-def _shortened(text: str) -> str:
-    half = SHOWN_CHARS // 2
-    if len(text) > SHOWN_CHARS:
-        text = f"{text[:half]}\n… {len(text) - SHOWN_CHARS} characters left out …\n{text[-half:]}"
-    return for_terminal(text).rstrip("\n")

@@ -1,0 +1,101 @@
+"""What the sandboxed commands of one test came to, kept for the report of a test that fails."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from sandboxed_tools.sandbox.contract import Capabilities, OutputSink, Sandbox, SandboxSpec
+from sandboxed_tools.tool import Command, ExecResult, for_terminal
+from sandboxed_tools.workspace import ChangeSet, ChangeStore, diff_set
+
+__all__ = ["Record", "RecordedSandbox", "held_or_applied"]
+
+SHOWN_CHARS = 20_000
+
+
+@dataclass(slots=True)
+class Record:
+    """The commands of one test with their results, oldest first."""
+
+    ran: list[tuple[str, ExecResult]] = field(default_factory=list)
+
+    def sections(self) -> list[tuple[str, str]]:
+        """One section of a report for each command, made harmless for a terminal."""
+        return [
+            (f"sandbox {number}: {_line(command)}", _section(result))
+            for number, (command, result) in enumerate(self.ran, 1)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSandbox:
+    """Implements ``Sandbox`` over another one, which it leaves open; keeps what every run was."""
+
+    sandbox: Sandbox
+    record: Record
+
+    async def run(
+        self, spec: SandboxSpec, command: Command, on_output: OutputSink | None = None
+    ) -> ExecResult:
+        """See :meth:`Sandbox.run`."""
+        result = await self.sandbox.run(spec, command, on_output)
+        self.record.ran.append((_text(command), result))
+        return result
+
+    async def capabilities(self) -> Capabilities:
+        return await self.sandbox.capabilities()
+
+    async def aclose(self) -> None:
+        """Does nothing: the sandbox is another's."""
+
+
+def held_or_applied(result: ExecResult) -> ChangeSet | None:
+    """The change set of a command, to look into; ``None`` when nothing was held or applied."""
+    changes = result.changes
+    if changes is None or changes.id is None:
+        return None
+    return ChangeStore().get(changes.id)
+
+
+def _text(command: Command) -> str:
+    """What a person would call the command: the text, where bash runs one."""
+    if command.script is not None:
+        return command.script.decode("utf-8", "replace")
+    return command.argv[-1] if command.argv[0] == "bash" else " ".join(command.argv)
+
+
+def _section(result: ExecResult) -> str:
+    ended = f"{result.status}"
+    if result.exit_code is not None:
+        ended += f", exit code {result.exit_code}"
+    if result.limits_hit:
+        ended += f", limits hit: {', '.join(sorted(result.limits_hit))}"
+    parts = [ended]
+    for name, text in (("stdout", result.stdout_text), ("stderr", result.stderr_text)):
+        if text:
+            parts.append(f"--- {name} ---\n{_shortened(text)}")
+    if change_set := held_or_applied(result):
+        parts.append(f"--- changes ({change_set.status}) ---\n{_shortened(_diff(change_set))}")
+    return "\n".join(parts)
+
+
+def _diff(change_set: ChangeSet) -> str:
+    lines = []
+    for item in diff_set(ChangeStore(), change_set):
+        name = os.fsdecode(item.change.path)
+        lines.append(f"{item.change.action} {name} {item.note}".rstrip())
+        lines += [item.text] if item.text else []
+    return "\n".join(lines)
+
+
+def _line(command: str) -> str:
+    first = for_terminal(command.strip().split("\n", 1)[0], one_line=True)
+    return first if len(first) <= 70 else f"{first[:69]}…"
+
+
+def _shortened(text: str) -> str:
+    half = SHOWN_CHARS // 2
+    if len(text) > SHOWN_CHARS:
+        text = f"{text[:half]}\n… {len(text) - SHOWN_CHARS} characters left out …\n{text[-half:]}"
+    return for_terminal(text).rstrip("\n")
