@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import threading
-import time
 import weakref
 from collections.abc import AsyncIterable, Callable
 from pathlib import Path
@@ -25,7 +24,6 @@ from sandboxed_tools.sandbox.contract import (
 )
 from sandboxed_tools.sandbox.docker.call import Call, Caller, Surroundings
 from sandboxed_tools.sandbox.docker.caller_view import CallerView
-from sandboxed_tools.sandbox.docker.cleanup import gc
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, launch
 from sandboxed_tools.sandbox.docker.create import Mould
@@ -36,6 +34,7 @@ from sandboxed_tools.sandbox.docker.later import Later
 from sandboxed_tools.sandbox.docker.moulds import Moulds
 from sandboxed_tools.sandbox.docker.pool import WARM_LIFETIME_S, Pool
 from sandboxed_tools.sandbox.docker.quiet import Quiet
+from sandboxed_tools.sandbox.docker.rounds import Rounds
 from sandboxed_tools.sandbox.docker.status import CallStatus, SandboxStatus
 from sandboxed_tools.sandbox.docker.status_file import StatusWriter
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
@@ -60,7 +59,6 @@ LOCAL_HEARTBEAT_S = 60.0
 is killed, for one, closes no container's standard input."""
 
 FILL_WAIT_S = 1.0
-GC_PERIOD_S = 300.0
 NOBODY = Caller()
 
 
@@ -118,7 +116,7 @@ class DockerSandbox:
         self._lock = threading.Lock()
         self._calls: set[Call] = set()
         self._closed = False
-        self._next_gc = 0.0
+        self._rounds = Rounds(self._clients, self._views)
         self._status_writer = StatusWriter(self.status)
         self._guard = HostGuard(self._host_limits, folders=_folders(engine))
         self._around = Surroundings(
@@ -248,6 +246,7 @@ class DockerSandbox:
         self._pool.close()
         if not self._disposal.close(timeout_s=CLOSE_WAIT_S):
             _log.error("some containers could not be removed in time; gc will")
+        self._rounds.close()
         self._moulds.close()
         self._status_writer.close()
         self._clients.close()
@@ -259,6 +258,7 @@ class DockerSandbox:
             if self._closed:
                 raise SandboxUnavailable("this sandbox is closed")
             self._calls.add(call)
+        self._rounds.begin_when_due()
         self._status_writer.start()
 
     def _forget(self, call: Call) -> None:
@@ -332,19 +332,8 @@ class DockerSandbox:
     def _look_after(self) -> bool:
         for old_id, image in self._moulds.refresh():
             self._pool.replace_image(old_id, image)
-        if time.monotonic() >= self._next_gc:
-            self._next_gc = time.monotonic() + GC_PERIOD_S
-            self._collect_garbage()
+        self._rounds.begin_when_due()
         return self._moulds.has_work()
-
-    def _collect_garbage(self) -> None:
-        """Remove what dead owners left: created and never started, or of an engine that died."""
-        with self._clients.lend() as api:
-            report = gc(api)
-        for kept in report.failed:
-            _log.warning("%s could not be removed: %s", kept.item, kept.reason)
-        if self._views is not None:
-            self._views.gc()
 
 
 _sandboxes: weakref.WeakSet[DockerSandbox] = weakref.WeakSet()
