@@ -38,7 +38,7 @@ def state_disk(request: pytest.FixtureRequest, tmp_path: Path, other_disk: Path)
 
 def remove(folder: Path) -> None:
     # What a mount stands on stays, and with it the folders above.
-    command = ["rm", "-rf", "--one-file-system", folder]
+    command = ["rm", "-rf", "--one-file-system", str(folder)]
     subprocess.run(command, stderr=subprocess.DEVNULL, check=False, timeout=60)
 
 
