@@ -16,6 +16,7 @@ from typing import Final
 
 from sandboxed_tools.workspace.attributes import restore_attributes
 from sandboxed_tools.workspace.change import Action, Change, FileFacts, kind_of
+from sandboxed_tools.workspace.change_paths import in_path_order
 from sandboxed_tools.workspace.cursor import Entry, TreeCursor, walk
 from sandboxed_tools.workspace.digest import digest_file, open_to_read
 from sandboxed_tools.workspace.layers import Found, LowerTree, is_opaque, is_whiteout
@@ -164,7 +165,7 @@ def read_changes(
         for entry in walk(cursor):
             if not entry.left:
                 reader.take(entry)
-    changes = sorted(reader.changes, key=lambda change: change.parts)
+    changes = sorted(reader.changes, key=lambda change: in_path_order(change.path))
     return with_renames(tuple(changes), lower)
 
 

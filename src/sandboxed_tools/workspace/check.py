@@ -17,10 +17,11 @@ from typing import Final, Literal
 from sandboxed_tools.tool.foreign_text import for_terminal
 from sandboxed_tools.tool.process import ProcessName
 from sandboxed_tools.workspace.change import Change, ChangeSet, FileFacts, kind_of
+from sandboxed_tools.workspace.change_paths import PlacedChange, placed
 from sandboxed_tools.workspace.changeset import entries_below, folder_facts
 from sandboxed_tools.workspace.digest import digest_file, open_to_read
 from sandboxed_tools.workspace.layers import Found, Layer, LowerTree
-from sandboxed_tools.workspace.protected import holds_protected, protected_reason
+from sandboxed_tools.workspace.protected import Protection, holds_protected
 from sandboxed_tools.workspace.spelling import Parts
 
 __all__ = ["Problem", "ProblemKind", "check_set", "later_edits"]
@@ -89,29 +90,26 @@ def check_set(
         # A power cut may have left files without the content that was never synced.
         verified = change_set.boot == ProcessName.current().boot
         problems: list[Problem] = []
-        whole: Parts | None = None
-        for change in change_set.changes:
-            parts = change.parts
+        protection = Protection(
+            was_there=was_there, is_there=is_there, link_at=link_at, extra=protected
+        )
+        whole: int | None = None
+        for item in placed(change_set.changes):
+            change, parts = item.change, item.parts
             # Parents come first, and what is in a folder follows it at once.
-            inside = whole is not None and parts[: len(whole)] == whole
-            if not inside and _comes_whole(change, host):
-                whole = parts
-            problem = _stored_problem(change, upper, verified=verified)
-            if problem is None and _holds_more(change, upper, changed, left_behind):
+            inside = whole is not None and item.shared >= whole
+            if not inside:
+                whole = len(parts) if _comes_whole(change, parts, host) else None
+            problem = _stored_problem(change, parts, upper, verified=verified)
+            if problem is None and _holds_more(change, parts, upper, changed, left_behind):
                 problem = Problem(change.path, "refused", "more was kept than the set speaks of")
             if problem is None and not inside:
-                problem = _host_problem(change, host, change_set.settled_ns, applied_layers)
+                problem = _host_problem(item, host, change_set.settled_ns, applied_layers)
             if problem is not None:
                 problems.append(problem)
-            reason = protected_reason(
-                change,
-                was_there=was_there,
-                is_there=is_there,
-                link_at=link_at,
-                extra=protected,
-            )
+            reason = protection.reason(item)
             if reason is None and protected and _removes_folder(change):
-                paths = (change.parts + below for below, _ in entries_below(host, change.parts))
+                paths = (parts + below for below, _ in entries_below(host, parts))
                 if holds_protected(paths, protected):
                     reason = "the policy protects something in it"
             if reason is not None:
@@ -135,15 +133,18 @@ def later_edits(
     """
     problems = []
     known = {change.path for change in change_set.changes}
-    came: Parts | None = None
+    came: int | None = None
     with LowerTree((Layer(workspace_fd),)) as host:
-        for change in change_set.changes:
+        for item in placed(change_set.changes):
+            change, parts = item.change, item.parts
+            if came is not None and item.shared < came:
+                came = None
             if change.path in whole:
-                came = change.parts
-            elif _is_new_folder(change) and (came is None or change.parts[: len(came)] != came):
+                came = len(parts)
+            elif _is_new_folder(change) and came is None:
                 continue
             try:
-                found = host.find(change.parts)
+                found = host.find(parts)
             except PermissionError:
                 # In a folder that the set itself locked; unlocking it is part of the undo.
                 continue
@@ -156,15 +157,15 @@ def later_edits(
                 problems.append(_edited(change, "it was edited"))
             elif stat.S_IMODE(found.info.st_mode) != change.after.mode:
                 problems.append(_edited(change, "its mode was changed"))
-            elif change.path in whole and _has_more(change, known, host):
+            elif change.path in whole and _has_more(change, parts, known, host):
                 problems.append(_edited(change, "something was put into it"))
     return tuple(problems)
 
 
-def _comes_whole(change: Change, host: LowerTree) -> bool:
+def _comes_whole(change: Change, parts: Parts, host: LowerTree) -> bool:
     """Whether a folder comes with all it holds, so that the workspace has nothing in it."""
     is_folder = change.after is not None and change.after.kind == "folder"
-    return is_folder and change.action != "mode" and not _is_on_both_sides(change, host)
+    return is_folder and change.action != "mode" and not _is_on_both_sides(change, parts, host)
 
 
 def _is_new_folder(change: Change) -> bool:
@@ -181,15 +182,17 @@ def _as_applied(after: FileFacts, info: os.stat_result) -> bool:
     return after.kind == "folder" or info.st_mtime_ns == after.mtime_ns
 
 
-def _has_more(change: Change, known: set[bytes], host: LowerTree) -> bool:
+def _has_more(change: Change, parts: Parts, known: set[bytes], host: LowerTree) -> bool:
     if change.after is None or change.after.kind != "folder":
         return False
     with suppress(PermissionError):
-        return any(change.path + b"/" + name not in known for name in host.names(change.parts))
+        return any(change.path + b"/" + name not in known for name in host.names(parts))
     return False
 
 
-def _stored_problem(change: Change, upper: LowerTree, *, verified: bool) -> Problem | None:
+def _stored_problem(
+    change: Change, parts: Parts, upper: LowerTree, *, verified: bool
+) -> Problem | None:
     """What the stored entry itself says against it."""
     if change.after is None:
         return None
@@ -197,7 +200,7 @@ def _stored_problem(change: Change, upper: LowerTree, *, verified: bool) -> Prob
         return Problem(change.path, "refused", f"it is a {change.after.kind}")
     if change.action == "mode":
         return None
-    found = upper.find(change.parts)
+    found = upper.find(parts)
     if found is None or found.info.st_ino != change.after.inode:
         return Problem(change.path, "refused", "what was kept of it is damaged")
     mode = stat.S_IMODE(found.info.st_mode)
@@ -219,6 +222,7 @@ def _as_it_was(after: FileFacts, info: os.stat_result) -> bool:
 
 def _holds_more(
     change: Change,
+    parts: Parts,
     upper: LowerTree,
     changed: Mapping[bytes, Change],
     left_behind: frozenset[bytes],
@@ -226,7 +230,7 @@ def _holds_more(
     """Whether a folder that comes with all it holds, holds what the set does not speak of."""
     if change.after is None or change.after.kind != "folder" or change.action == "mode":
         return False
-    for name in upper.names(change.parts):
+    for name in upper.names(parts):
         path = change.path + b"/" + name
         known = changed.get(path)
         if path not in left_behind and (known is None or known.after is None):
@@ -246,54 +250,55 @@ def _digest(found: Found) -> str | None:
 
 
 def _host_problem(
-    change: Change, host: LowerTree, settled_ns: int, applied_layers: Mapping[str, int]
+    item: PlacedChange, host: LowerTree, settled_ns: int, applied_layers: Mapping[str, int]
 ) -> Problem | None:
     """How the workspace's own entry differs from the one that the call started from."""
+    change, parts = item.change, item.parts
     if change.layer is not None and change.layer not in applied_layers:
         reason = f"it builds on the change set {change.layer}: apply that first"
         return Problem(change.path, "conflict", reason)
     if change.is_late:
         return Problem(change.path, "conflict", "it was changed in the workspace during the call")
-    found = host.find(change.parts)
+    found = host.find(parts)
     before = change.before
     if before is None:
-        if _is_on_both_sides(change, host):
+        if _is_on_both_sides(change, parts, host):
             return None
         if found is not None:
             return Problem(change.path, "conflict", "the workspace has one now, too")
-        if not host.has_folder(change.parts[:-1]):
+        if not host.has_folder(parts[:-1]):
             return Problem(change.path, "conflict", "its folder is not there any more")
         return None
     if found is None:
         return Problem(change.path, "conflict", "the workspace's own is not there any more")
     # Our own renames count as changes for the kernel: up to their end, the other facts decide.
     ours_ns = max(settled_ns, applied_layers.get(change.layer or "", 0))
-    if not _is_as_before(change, before, found.info, host, ours_ns=ours_ns):
+    if not _is_as_before(item, before, found.info, host, ours_ns=ours_ns):
         return Problem(change.path, "conflict", "it was changed in the workspace since the call")
     return None
 
 
-def _is_on_both_sides(change: Change, host: LowerTree) -> bool:
+def _is_on_both_sides(change: Change, parts: Parts, host: LowerTree) -> bool:
     """Whether the call made a folder that the workspace has made, too: they are merged."""
     if not _is_new_folder(change):
         return False
-    found = host.find(change.parts)
+    found = host.find(parts)
     return found is not None and stat.S_ISDIR(found.info.st_mode)
 
 
 def _is_as_before(
-    change: Change, before: FileFacts, info: os.stat_result, host: LowerTree, *, ours_ns: int
+    item: PlacedChange, before: FileFacts, info: os.stat_result, host: LowerTree, *, ours_ns: int
 ) -> bool:
     if kind_of(info.st_mode) != before.kind or stat.S_IMODE(info.st_mode) != before.mode:
         return False
     if before.kind == "folder":
-        if change.action == "mode":
+        if item.change.action == "mode":
             return True
-        now = folder_facts(host, change.parts, info)
+        now = folder_facts(host, item.parts, info)
         return now.digest == before.digest and now.ctime_ns <= max(before.ctime_ns, ours_ns)
     if (info.st_size, info.st_mtime_ns) != (before.size, before.mtime_ns) and before.kind == "file":
         return False
     if info.st_ino != before.inode:
         # A held layer's mode change is applied to the file that is there, not by its own copy.
-        return change.layer is not None and info.st_ctime_ns <= ours_ns
+        return item.change.layer is not None and info.st_ctime_ns <= ours_ns
     return info.st_ctime_ns == before.ctime_ns or info.st_ctime_ns <= ours_ns

@@ -137,6 +137,10 @@ class ConfinedTree:
         """Open a folder for listing, without following any link; OSError as it comes."""
         return self._resolve(parts, os.O_RDONLY | _FOLDER, follow_links=False)[0]
 
+    def open_passage(self, parts: Parts) -> int:
+        """As :meth:`open_listing`, to go on from there only: a folder may forbid to be listed."""
+        return self._resolve(parts, os.O_PATH | _FOLDER, follow_links=False)[0]
+
     def make_folders(self, parts: Parts, *, owner: tuple[int, int] | None = None) -> int:
         """Open a folder for writing in it, making what is missing; the caller closes it.
 
@@ -311,14 +315,12 @@ def _told_apart(error: OSError, fd: int, name: bytes) -> OSError:
 
 
 def _chunks(parts: Parts) -> list[bytes]:
-    chunks: list[bytes] = []
-    chunk = b""
-    for name in parts:
-        if chunk and len(chunk) + 1 + len(name) > _MAX_CHUNK_BYTES:
-            chunks.append(chunk)
-            chunk = b""
-        chunk = chunk + b"/" + name if chunk else name
-    return [*chunks, chunk]
+    path, start, chunks = b"/".join(parts), 0, []
+    while len(path) - start > _MAX_CHUNK_BYTES:
+        end = path.rindex(b"/", start, start + _MAX_CHUNK_BYTES + 1)
+        chunks.append(path[start:end])
+        start = end + 1
+    return [*chunks, path[start:]]
 
 
 _KINDS: Final = (

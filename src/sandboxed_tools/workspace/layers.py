@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from sandboxed_tools.workspace.confined import ConfinedTree
-from sandboxed_tools.workspace.spelling import Parts
+from sandboxed_tools.workspace.descent import Descent
+from sandboxed_tools.workspace.spelling import Parts, shared_length
 
 __all__ = ["Found", "Layer", "LowerTree", "confined", "is_opaque", "is_whiteout", "own_marks"]
 
@@ -74,8 +75,10 @@ class LowerTree:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers = layers
-        self._trees = [confined(layer.fd) for layer in layers]
-        self._folders: dict[int, tuple[Parts, int | None, bool]] = {}
+        self._folders = tuple(
+            _PlainFolders(layer.fd) if layer.held is None else _HeldFolders(layer.fd)
+            for layer in layers
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -86,38 +89,37 @@ class LowerTree:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for _, fd, _ in self._folders.values():
-            if fd is not None:
-                os.close(fd)
-        self._folders.clear()
+        for folders in self._folders:
+            folders.descent.close()
 
     def find(self, parts: Parts) -> Found | None:
         """What the layers show at a path; ``None`` for nothing, or nothing that can be reached."""
-        for index, layer in enumerate(self.layers):
-            folder, hides = self._folder(index, parts[:-1])
+        above, name = parts[:-1], parts[-1]
+        for layer, folders in zip(self.layers, self._folders, strict=True):
+            folder, hides = folders.at(above)
             if folder is not None:
                 try:
-                    info = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+                    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 except FileNotFoundError:
                     pass
                 else:
                     if layer.held is not None and is_whiteout(info):
                         return None
-                    return Found(info, folder, parts[-1], layer.held)
+                    return Found(info, folder, name, layer.held)
             if hides:
                 return None
         return None
 
     def has_folder(self, parts: Parts) -> bool:
         """Whether any layer has a folder at a path: cheap beside :meth:`find` of what is in it."""
-        return any(self._folder(index, parts)[0] is not None for index in range(len(self.layers)))
+        return any(folders.at(parts)[0] is not None for folders in self._folders)
 
     def names(self, parts: Parts) -> list[bytes]:
         """What the layers show in a folder, sorted."""
         shown: set[bytes] = set()
         hidden: set[bytes] = set()
-        for index, layer in enumerate(self.layers):
-            folder, hides = self._folder(index, parts)
+        for layer, folders in zip(self.layers, self._folders, strict=True):
+            folder, hides = folders.at(parts)
             if folder is not None:
                 for name, whiteout in _entries(folder, held=layer.held is not None):
                     if name not in hidden:
@@ -128,55 +130,73 @@ class LowerTree:
                 break
         return sorted(shown)
 
-    def _folder(self, index: int, parts: Parts) -> tuple[int | None, bool]:
-        """A layer's folder at a path, open, and whether lower layers are hidden from there."""
-        known, last, hides = self._folders.get(index, ((), None, False))
-        if index in self._folders and known == parts:
-            return last, hides
-        # A walk goes from a folder into the ones in it: opened from there, not from the top, else
-        # the cost of a deep tree grows with the square of its depth.
-        is_below = index in self._folders and parts[: len(known)] == known
-        if is_below and last is None:
-            self._folders[index] = (parts, None, hides)
-            return None, hides
-        tree = self._trees[index] if not is_below or last is None else confined(last)
-        rest = parts[len(known) :] if is_below else parts
+
+class _PlainFolders:
+    """The folders of the workspace: nothing is below them."""
+
+    def __init__(self, top_fd: int) -> None:
+        self.descent = Descent(confined(top_fd))
+        self._parts: Parts | None = None
+        self._path = b""
+        self._fd: int | None = None
+
+    def at(self, parts: Parts) -> tuple[int | None, bool]:
+        """The folder at a path, open until the next one; whether lower layers are hidden there."""
+        known = self._parts
+        if known is None or parts[: len(known)] != known:
+            path = b"/".join(parts)
+        elif self._fd is None or len(parts) == len(known):
+            return self._fd, True
+        else:
+            path = _joined(self._path, parts[len(known) :])
+        fd = None
         try:
-            if self.layers[index].held is None:
-                found = _open_plain(tree, rest), True
-            else:
-                found = _open_layered(tree, rest, opaque=is_below and hides)
-        finally:
-            self._folders.pop(index, None)
-            if last is not None:
-                os.close(last)
-        self._folders[index] = (parts, *found)
-        return found
-
-
-def _open_plain(tree: ConfinedTree, parts: Parts) -> int | None:
-    try:
-        return tree.open_listing(parts)
-    except OSError as error:
-        if error.errno not in _GONE:
-            raise
-        return None
-
-
-def _open_layered(tree: ConfinedTree, parts: Parts, *, opaque: bool) -> tuple[int | None, bool]:
-    """Open a folder of a held layer name by name, and see whether any on the way is opaque."""
-    fd = tree.open_listing(())
-    for name in parts:
-        try:
-            child = confined(fd).open_listing((name,))
+            fd = self.descent.at(path)
         except OSError as error:
             if error.errno not in _GONE:
                 raise
-            return None, opaque or error.errno != errno.ENOENT
-        finally:
-            os.close(fd)
-        fd, opaque = child, opaque or is_opaque(child)
-    return fd, opaque
+        self._parts, self._path, self._fd = parts, path, fd
+        return fd, True
+
+
+def _joined(path: bytes, below: Parts) -> bytes:
+    return b"/".join((path, *below) if path else below)
+
+
+class _HeldFolders:
+    """The folders of a held set, entered name by name, to see whether any on the way is opaque."""
+
+    def __init__(self, top_fd: int) -> None:
+        self.descent = Descent(confined(top_fd))
+        self._path = b""
+        # Whether lower layers are hidden, after each name of the path.
+        self._hides: list[bool] = []
+        self._missing = False
+
+    def at(self, parts: Parts) -> tuple[int | None, bool]:
+        """As :meth:`_PlainFolders.at`."""
+        path = b"/".join(parts)
+        length = shared_length(self._path, path) if self._path and path else 0
+        shared = path.count(b"/", 0, length) + (length > len(path))
+        if self._missing and shared == len(self._hides):
+            return None, self._hides[-1]
+        del self._hides[shared:]
+        self._path, self._missing = path[: max(0, length - 1)], False
+        for name in parts[shared:]:
+            here = _joined(self._path, (name,))
+            hides = bool(self._hides) and self._hides[-1]
+            try:
+                hides = is_opaque(self.descent.at(here)) or hides
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise
+                hides = hides or error.errno != errno.ENOENT
+                self._missing = True
+            self._path = here
+            self._hides.append(hides)
+            if self._missing:
+                return None, hides
+        return self.descent.at(path), bool(self._hides) and self._hides[-1]
 
 
 def _entries(folder_fd: int, *, held: bool) -> Iterator[tuple[bytes, bool]]:

@@ -7,8 +7,8 @@ import os
 from typing import Final
 
 from sandboxed_tools.workspace.change import Change
+from sandboxed_tools.workspace.descent import Descent
 from sandboxed_tools.workspace.layers import confined
-from sandboxed_tools.workspace.spelling import Parts
 
 __all__ = ["remove_marks", "remove_marks_of"]
 
@@ -19,28 +19,18 @@ _NOT_THERE: Final = (errno.ENOTSUP, errno.EPERM, errno.EACCES)
 
 def remove_marks(workspace_fd: int, changes: tuple[Change, ...]) -> None:
     """Remove overlay attributes from what these changes brought into the workspace. Blocking."""
-    tree = confined(workspace_fd)
-    known: Parts | None = None
-    folder = -1
-    try:
+    with Descent(confined(workspace_fd)) as descent:
         for change in changes:
             if change.after is None:
                 continue
-            if change.parts[:-1] != known:
-                if folder >= 0:
-                    os.close(folder)
-                folder, known = -1, None
-                try:
-                    folder = tree.open_listing(change.parts[:-1])
-                except OSError as error:
-                    if error.errno not in (*_GONE, *_NOT_THERE):
-                        raise
-                    continue
-                known = change.parts[:-1]
-            remove_marks_of(folder, change.parts[-1])
-    finally:
-        if folder >= 0:
-            os.close(folder)
+            path, _, name = change.path.rpartition(b"/")
+            try:
+                folder = descent.at(path)
+            except OSError as error:
+                if error.errno not in (*_GONE, *_NOT_THERE):
+                    raise
+                continue
+            remove_marks_of(folder, name)
 
 
 def remove_marks_of(folder: int, name: bytes) -> None:

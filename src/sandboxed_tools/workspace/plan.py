@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandboxed_tools.workspace.layers import Layer, LowerTree, confined
+from sandboxed_tools.workspace.descent import Descent
+from sandboxed_tools.workspace.layers import confined
 from sandboxed_tools.workspace.steps import Step
 
 __all__ = ["Plan", "folder_times", "restore_times"]
@@ -59,23 +60,20 @@ class Plan:
 
 def folder_times(steps: tuple[Step, ...], workspace_fd: int) -> tuple[tuple[bytes, int, int], ...]:
     """The times of the workspace and of every folder of it that these steps touch."""
-    times = {}
-    with LowerTree((Layer(workspace_fd),)) as host:
-        for parts in [(), *(step.parts[:-1] for step in steps)]:
-            if parts not in times:
-                found = host.find(parts) if parts else None
-                info = found.info if found is not None else os.fstat(workspace_fd)
-                times[parts] = (info.st_atime_ns, info.st_mtime_ns)
-    return tuple((b"/".join(parts), *pair) for parts, pair in times.items())
+    times: dict[bytes, tuple[int, int]] = {}
+    with Descent(confined(workspace_fd)) as host:
+        for path in (b"", *(step.folder for step in steps)):
+            if path not in times:
+                # One that cannot be opened now stops its step later.
+                with suppress(OSError):
+                    info = os.fstat(host.at(path))
+                    times[path] = (info.st_atime_ns, info.st_mtime_ns)
+    return tuple((path, *pair) for path, pair in times.items())
 
 
 def restore_times(times: tuple[tuple[bytes, int, int], ...], workspace_fd: int) -> None:
     """Give folders their times back, as far as they are still there."""
-    tree = confined(workspace_fd)
-    for path, accessed_ns, modified_ns in times:
-        with suppress(OSError):
-            fd = tree.open_listing(tuple(path.split(b"/")) if path else ())
-            try:
-                os.utime(fd, ns=(accessed_ns, modified_ns))
-            finally:
-                os.close(fd)
+    with Descent(confined(workspace_fd)) as host:
+        for path, accessed_ns, modified_ns in times:
+            with suppress(OSError):
+                os.utime(host.at(path), ns=(accessed_ns, modified_ns))

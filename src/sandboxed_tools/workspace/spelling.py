@@ -11,7 +11,15 @@ from typing import Final
 from sandboxed_tools.errors import PathRefused
 from sandboxed_tools.tool.foreign_text import for_terminal
 
-__all__ = ["MOUNT_NAME", "Parts", "parse_path", "path_text", "shown", "split_text"]
+__all__ = [
+    "MOUNT_NAME",
+    "Parts",
+    "parse_path",
+    "path_text",
+    "shared_length",
+    "shown",
+    "split_text",
+]
 
 Parts = tuple[bytes, ...]
 """Names below a root, outermost first; empty for the root itself; never ``.``, ``..`` or empty."""
@@ -34,6 +42,25 @@ def shown(text: str | bytes) -> str:
 def path_text(parts: Parts) -> str:
     """The path relative to its root; lone surrogates stand for undecodable bytes (PEP 383)."""
     return os.fsdecode(b"/".join(parts)) if parts else "."
+
+
+def shared_length(first: bytes, second: bytes) -> int:
+    """How many leading bytes two relative paths share, as whole names with the slash after each.
+
+    A slash is counted after the last name of a path, too. Paths of thousands of names are compared
+    without being taken apart.
+    """
+    first, second = first + b"/", second + b"/"
+    low, high = 0, min(len(first), len(second))
+    if first[:high] == second[:high]:
+        low = high
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return first.rfind(b"/", 0, low) + 1
 
 
 def split_text(text: str | os.PathLike[str]) -> tuple[bool, Parts]:

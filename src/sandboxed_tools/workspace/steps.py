@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from sandboxed_tools.workspace.change import Change
-from sandboxed_tools.workspace.confined import ConfinedTree
+from sandboxed_tools.workspace.change_paths import in_path_order, placed
+from sandboxed_tools.workspace.descent import Descent
 from sandboxed_tools.workspace.layers import confined, is_whiteout
 from sandboxed_tools.workspace.renames import exchange, move, repair
 from sandboxed_tools.workspace.spelling import Parts
@@ -30,8 +31,6 @@ Identity = tuple[int, int]
 OnStep = Callable[[], None]
 """Called before each single change of the disk; tests stop the process there."""
 
-_UPPER: Final = 0
-_HOST: Final = 1
 _ORDER: Final = {"add": 0, "swap": 1, "remove": 2, "mode": 3}
 
 
@@ -56,6 +55,15 @@ class Step:
     @property
     def parts(self) -> Parts:
         return tuple(self.path.split(b"/"))
+
+    @property
+    def folder(self) -> bytes:
+        """The path of the folder that holds the entry; empty for the top."""
+        return self.path.rpartition(b"/")[0]
+
+    @property
+    def name(self) -> bytes:
+        return self.path.rpartition(b"/")[2]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -86,10 +94,10 @@ class Step:
             OSError: the file system refuses.
         """
         if self.kind == "mode":
-            self._set_mode(folders.host(self.parts[:-1]), self.mode_after, on_step)
+            self._set_mode(folders.host(self.folder), self.mode_after, on_step)
             return
-        name = self.parts[-1]
-        upper, host = folders.pair(self.parts[:-1])
+        name = self.name
+        upper, host = folders.pair(self.folder)
         if self.kind == "swap":
             repair(name, upper, host, salt=folders.salt)
         staged, present = _identity(upper, name), _identity(host, name)
@@ -109,10 +117,10 @@ class Step:
     def take_back(self, folders: Folders, on_step: OnStep) -> None:
         """Undo the step, or see that it has not been taken. Raises as :meth:`do`."""
         if self.kind == "mode":
-            self._set_mode(folders.host(self.parts[:-1]), self.mode_before, on_step)
+            self._set_mode(folders.host(self.folder), self.mode_before, on_step)
             return
-        name = self.parts[-1]
-        upper, host = folders.pair(self.parts[:-1])
+        name = self.name
+        upper, host = folders.pair(self.folder)
         if self.kind == "swap":
             repair(name, upper, host, salt=folders.salt)
         staged, present = _identity(upper, name), _identity(host, name)
@@ -130,7 +138,7 @@ class Step:
             raise Blocked(self.path)
 
     def _take_out(self, upper: int, host: int, on_step: OnStep) -> None:
-        name = self.parts[-1]
+        name = self.name
         if _identity(host, name) is None and _identity(upper, name) == self.present:
             return
         if _identity(host, name) != self.present:
@@ -142,7 +150,7 @@ class Step:
         move(name, host, upper)
 
     def _put_back(self, upper: int, host: int, on_step: OnStep) -> None:
-        name = self.parts[-1]
+        name = self.name
         if _identity(upper, name) == self.present and _identity(host, name) is None:
             on_step()
             move(name, upper, host)
@@ -156,7 +164,7 @@ class Step:
     def _set_mode(self, host: int, mode: int, on_step: OnStep) -> None:
         flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            fd = os.open(self.parts[-1], flags, dir_fd=host)
+            fd = os.open(self.name, flags, dir_fd=host)
         except FileNotFoundError:
             raise Blocked(self.path) from None
         try:
@@ -186,13 +194,14 @@ def steps_for(
     what the workspace holds now.
     """
     steps: list[Step] = [*_locked_folders(changes)]
-    whole: Parts | None = None
-    for change in changes:
-        parts = change.parts
+    whole: int | None = None
+    for item in placed(changes):
+        change, parts = item.change, item.parts
         # Parents come first, and what is in a folder follows it at once.
-        if whole is not None and parts[: len(whole)] == whole:
+        if whole is not None and item.shared >= whole:
             continue
-        present = host_identity(change.parts)
+        whole = None
+        present = host_identity(parts)
         if change.after is None:
             if present is not None:
                 steps.append(Step("remove", change.path, present=present))
@@ -204,20 +213,20 @@ def steps_for(
             )
             continue
         if change.after.kind == "folder":
-            if change.before is None and host_is_folder(change.parts):
+            if change.before is None and host_is_folder(parts):
                 # Both sides made it: what is in it comes entry by entry.
                 continue
-            whole = parts
+            whole = len(parts)
         kind: StepKind = "add" if present is None else "swap"
         staged = (change.after.inode, change.after.mtime_ns)
         steps.append(Step(kind, change.path, staged, present))
     return tuple(sorted(steps, key=_rank))
 
 
-def _rank(step: Step) -> tuple[int, int, Parts]:
+def _rank(step: Step) -> tuple[int, int, bytes]:
     # The modes of deep folders first: the one above may lock us out of them.
-    depth = -len(step.parts) if step.kind == "mode" else 0
-    return _ORDER[step.kind], depth, step.parts
+    depth = -step.path.count(b"/") if step.kind == "mode" else 0
+    return _ORDER[step.kind], depth, in_path_order(step.path)
 
 
 def _locked_folders(changes: tuple[Change, ...]) -> Iterator[Step]:
@@ -243,11 +252,8 @@ class Folders:
 
     def __init__(self, upper_fd: int, workspace_fd: int, *, salt: bytes) -> None:
         self.salt = salt
-        self._trees: tuple[ConfinedTree, ConfinedTree] = (
-            confined(upper_fd),
-            confined(workspace_fd),
-        )
-        self._open: dict[int, tuple[Parts, int]] = {}
+        self._upper = Descent(confined(upper_fd))
+        self._host = Descent(confined(workspace_fd))
 
     def __enter__(self) -> Self:
         return self
@@ -258,38 +264,29 @@ class Folders:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close()
+        self._upper.close()
+        self._host.close()
 
-    def pair(self, parts: Parts) -> tuple[int, int]:
+    def pair(self, path: bytes) -> tuple[int, int]:
         """Descriptors of the upper tree's and the workspace's folder at a path.
 
         Raises:
             Blocked: the workspace has a link, something else, or nothing in its place.
         """
-        return self._folder(_UPPER, parts), self._folder(_HOST, parts)
+        return _folder(self._upper, path), _folder(self._host, path)
 
-    def host(self, parts: Parts) -> int:
+    def host(self, path: bytes) -> int:
         """The workspace's folder alone. Raises as :meth:`pair`."""
-        return self._folder(_HOST, parts)
+        return _folder(self._host, path)
 
-    def _folder(self, side: int, parts: Parts) -> int:
-        known = self._open.get(side)
-        if known is not None and known[0] == parts:
-            return known[1]
-        try:
-            fd = self._trees[side].open_listing(parts)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
-                raise Blocked(b"/".join(parts)) from error
-            raise
-        if known is not None:
-            os.close(known[1])
-        self._open[side] = (parts, fd)
-        return fd
 
-    def _close(self) -> None:
-        while self._open:
-            os.close(self._open.popitem()[1][1])
+def _folder(descent: Descent, path: bytes) -> int:
+    try:
+        return descent.at(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV):
+            raise Blocked(path) from error
+        raise
 
 
 def _identity(dir_fd: int, name: bytes) -> Identity | None:
