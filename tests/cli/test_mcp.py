@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from tests.cli.command_line import command_line
 
 from sandboxed_tools.builtin import SHIPPED
 from sandboxed_tools.mcp.client_config import CLIENTS
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -56,6 +60,37 @@ def test_what_is_printed_for_a_client_starts_a_server_on_this_workspace(
             return {tool.name for tool in (await opened.list_tools()).tools}
 
     assert anyio.run(names) == {tool.name for tool in SHIPPED}
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [("claude-code", "claude"), ("codex", "codex"), ("gemini-cli", "gemini")]
+)
+def test_one_command_of_the_readme_adds_the_tools_to_a_client(
+    name: str, program: str, tmp_path: Path
+) -> None:
+    """In a folder whose name a shell would take apart; the client here writes down its words."""
+    line = next(line for line in README.splitlines() if line.startswith('eval "$(sandboxed-tools'))
+    line = line.replace("claude-code", name)
+    folder = tmp_path / "a project; touch $(id) 'x'"
+    folder.mkdir()
+    client = tmp_path / program
+    client.write_text('#!/bin/sh\nprintf "%s\\0" "$@"\n')
+    client.chmod(0o755)
+    path = os.pathsep.join(map(str, (tmp_path, Path(sys.executable).parent, "/usr/bin", "/bin")))
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.split("\0")[:-1]
+    assert words[:3] == ["mcp", "add", "sandboxed-tools"]
+    assert words[-3:] == ["mcp", "--workspace", str(folder)]
+    assert os.listdir(folder) == []
 
 
 def _command_in(text: str, client: str) -> list[str]:
