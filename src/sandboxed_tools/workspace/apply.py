@@ -28,6 +28,7 @@ from sandboxed_tools.workspace.steps import OnStep
 __all__ = ["Decision", "apply_set", "discard_set", "recover", "undo_set"]
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HALF_DONE: Final = ("applying", "undoing")
 _log = logging.getLogger(__name__)
 
 
@@ -70,6 +71,7 @@ def apply_set(
         ChangeSetNotFound, InvalidWorkspace, Overloaded: nothing was changed.
         OSError: the disk failed, and everything was taken back as far as it let us.
     """
+    _finish(store, change_set_id)
     with _opened(store, change_set_id) as (change_set, upper, workspace):
         if change_set.status not in ("held", "undone"):
             return Decision(change_set.status == "applied", change_set)
@@ -125,6 +127,7 @@ def undo_set(
     The set is kept as ``undone`` and can be applied again. ``force`` gives up later edits of the
     set's own entries. Raises as :func:`apply_set`.
     """
+    _finish(store, change_set_id)
     with _opened(store, change_set_id) as (change_set, upper, workspace):
         if change_set.status != "applied":
             return Decision(change_set.status == "undone", change_set)
@@ -139,21 +142,26 @@ def undo_set(
 def discard_set(store: ChangeStore, change_set_id: str) -> Decision:
     """Forget a set: a held one is thrown away, an applied one can no longer be undone. Blocking.
 
-    A set that later held sets build on stays.
+    A set that later held sets build on stays. What is being decided about it at this moment is
+    waited for, and what a dead process left half done is finished or taken back first: the set has
+    what belongs into the workspace.
 
     Raises:
         ChangeSetNotFound: there is none of this id.
+        InvalidWorkspace, Overloaded, OSError: it cannot be finished now; it stays.
     """
-    change_set = store.get(change_set_id)
-    above = [
-        other.id
-        for other in store.sets()
-        if set(other.layers) & {change_set_id, *change_set.replaces} and other.status == "held"
-    ]
-    if above:
-        reason = f"the change set {above[0]} builds on it: decide that first"
-        return Decision(False, change_set, (Problem(b"", "conflict", reason),))
-    store.remove(change_set_id)
+    _finish(store, change_set_id)
+    with workspace_lock(store.workspace_of(change_set_id)):
+        change_set = store.get(change_set_id)
+        above = [
+            other.id
+            for other in store.sets()
+            if set(other.layers) & {change_set_id, *change_set.replaces} and other.status == "held"
+        ]
+        if above:
+            reason = f"the change set {above[0]} builds on it: decide that first"
+            return Decision(False, change_set, (Problem(b"", "conflict", reason),))
+        store.remove(change_set_id)
     return Decision(True, change_set)
 
 
@@ -165,7 +173,7 @@ def recover(store: ChangeStore, *, on_step: OnStep = _nothing) -> tuple[Decision
     """
     decisions = []
     for state in store.sets():
-        if state.status not in ("applying", "undoing"):
+        if state.status not in _HALF_DONE:
             continue
         try:
             decisions.append(_recover_one(store, state.id, on_step))
@@ -176,11 +184,17 @@ def recover(store: ChangeStore, *, on_step: OnStep = _nothing) -> tuple[Decision
     return tuple(decisions)
 
 
+def _finish(store: ChangeStore, change_set_id: str) -> None:
+    """Go on with a set first that a dead process left half done."""
+    if store.get(change_set_id).status in _HALF_DONE:
+        _recover_one(store, change_set_id, _nothing)
+
+
 def _recover_one(store: ChangeStore, change_set_id: str, on_step: OnStep) -> Decision:
     """Go on where the process was that wrote the set's state."""
     with _opened(store, change_set_id) as (change_set, upper, workspace):
         # Asked again under the lock: it may have been somebody's who is alive and has finished.
-        if change_set.status not in ("applying", "undoing"):
+        if change_set.status not in _HALF_DONE:
             return Decision(True, change_set)
         return _landed(Landing(store, change_set, upper, workspace, on_step).recover())
 

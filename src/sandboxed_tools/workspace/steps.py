@@ -131,15 +131,23 @@ class Step:
         elif self.kind == "add" and present == self.staged and staged is None:
             on_step()
             move(name, host, upper)
-        elif self.kind == "swap" and (staged, present) == (self.present, self.staged):
+        elif self.kind == "swap" and self._is_kept(staged) and present == self.staged:
             on_step()
             exchange(name, upper, host, salt=folders.salt, between=on_step)
         else:
             raise Blocked(self.path)
 
+    def _is_kept(self, entry: Identity | None) -> bool:
+        """Whether it is what was replaced, by its inode alone.
+
+        Who has it open goes on writing to it, wherever it lies; and while it exists, no other file
+        gets that inode.
+        """
+        return entry is not None and self.present is not None and entry[0] == self.present[0]
+
     def _take_out(self, upper: int, host: int, on_step: OnStep) -> None:
         name = self.name
-        if _identity(host, name) is None and _identity(upper, name) == self.present:
+        if _identity(host, name) is None and self._is_kept(_identity(upper, name)):
             return
         if _identity(host, name) != self.present:
             raise Blocked(self.path)
@@ -151,10 +159,10 @@ class Step:
 
     def _put_back(self, upper: int, host: int, on_step: OnStep) -> None:
         name = self.name
-        if _identity(upper, name) == self.present and _identity(host, name) is None:
+        if self._is_kept(_identity(upper, name)) and _identity(host, name) is None:
             on_step()
             move(name, upper, host)
-        if _identity(host, name) != self.present:
+        if not self._is_kept(_identity(host, name)):
             raise Blocked(self.path)
         if _identity(upper, name) is None:
             on_step()
