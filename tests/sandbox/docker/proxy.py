@@ -23,6 +23,7 @@ class CuttableProxy:
         self._target = target
         self._lock = threading.Lock()
         self._pairs: list[socket.socket] = []
+        self._streams: list[socket.socket] = []
         self.fail_on: bytes | None = None
         self.hold_on: bytes | None = None
         self.answer = b""
@@ -46,6 +47,13 @@ class CuttableProxy:
         with self._lock:
             self._is_cut = True
             for one in self._pairs:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+    def cut_streams(self) -> None:
+        """Close the connections to containers' streams, and nothing else."""
+        with self._lock:
+            for one in self._streams:
                 with contextlib.suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
 
@@ -92,6 +100,9 @@ class CuttableProxy:
         for data in _read(source):
             if self._is_frozen.is_set():
                 continue
+            if is_request and b"/attach?" in data:
+                with self._lock:
+                    self._streams += [source, target]
             if is_request and self.fail_on is not None and self.fail_on in data:
                 self.failures += 1
                 with contextlib.suppress(OSError):

@@ -24,7 +24,7 @@ from sandboxed_tools.errors import (
     SandboxUnavailable,
     UnsupportedOnEngine,
 )
-from sandboxed_tools.sandbox.contract import SandboxSpec
+from sandboxed_tools.sandbox.contract import OutputSink, SandboxSpec
 from sandboxed_tools.sandbox.docker import backend
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
 from sandboxed_tools.sandbox.docker.endpoints import Endpoint
@@ -153,6 +153,49 @@ def test_container_killed_from_outside_is_a_signal_with_a_warning(
     assert (result.status, result.signal) == ("signalled", signal.SIGKILL)
     assert result.stdout == b"before\n"
     assert any("no figures" in warning for warning in result.warnings)
+
+
+def test_call_whose_stream_alone_is_lost_did_not_end_by_a_signal(
+    proxied: DockerSandbox, proxy: CuttableProxy, base_image: str, api: docker.APIClient
+) -> None:
+    # The launcher has killed the command by then, because nobody listens to it any more.
+    async def main() -> None:
+        command = Command(("sh", "-c", "echo; sleep 100"), env=ENV)
+        await proxied.run(SandboxSpec(base_image), command, lambda *_: proxy.cut_streams())
+
+    for _ in range(3):
+        with pytest.raises(EngineFault):
+            anyio.run(main)
+    eventually(lambda: not containers_of_this_session(api))
+
+
+@pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
+def test_clock_that_jumps_during_a_call_changes_nothing_about_it(
+    sandbox: DockerSandbox,
+    base_image: str,
+    api: docker.APIClient,
+    monkeypatch: pytest.MonkeyPatch,
+    jump_s: float,
+) -> None:
+    real = time.time
+
+    def jump(*_: object) -> None:
+        monkeypatch.setattr(time, "time", lambda: real() + jump_s)
+
+    def jump_and_kill(*_: object) -> None:
+        jump()
+        for container in containers_of_this_session(api, status="running"):
+            api.kill(container)
+
+    async def main(sink: OutputSink, wall_s: float) -> ExecResult:
+        spec = SandboxSpec(base_image, limits=Limits(wall_s=wall_s))
+        return await sandbox.run(spec, Command(("sh", "-c", "echo; sleep 100"), env=ENV), sink)
+
+    result = anyio.run(main, jump, 1.0)
+    assert (result.status, result.stdout) == ("timeout", b"\n")
+    monkeypatch.undo()
+    killed = anyio.run(main, jump_and_kill, 60.0)
+    assert (killed.status, killed.signal) == ("signalled", signal.SIGKILL)
 
 
 def test_missing_image_is_named(sandbox: DockerSandbox) -> None:

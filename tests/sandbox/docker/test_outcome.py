@@ -78,11 +78,21 @@ def test_lost_call_whose_container_is_gone_tells_what_the_engine_saw() -> None:
         return classify("lost", None, state).status
 
     assert status(EngineState(running=False, exit_code=137, oom_killed=True)) == "oom"
-    assert status(EngineState(running=False, exit_code=137, oom_killed=False)) == "signalled"
+    killed = EngineState(running=False, exit_code=137, oom_killed=False, was_killed=True)
+    assert status(killed) == "signalled"
     assert status(EngineState(running=False, exit_code=3, oom_killed=False)) == "exited"
 
 
-@pytest.mark.parametrize("exit_code", [0, 3, 137])
+@pytest.mark.parametrize("exit_code", [125, 137])
+def test_end_that_the_launcher_may_have_made_itself_is_nobodys_exit_code(exit_code: int) -> None:
+    # It kills the command when the connection is lost; the command did not end by that signal.
+    state = EngineState(running=False, exit_code=exit_code, oom_killed=False)
+    with pytest.raises(EngineFault):
+        classify("lost", None, state)
+    assert classify("lost", None, state, has_launcher=False).status in ("exited", "signalled")
+
+
+@pytest.mark.parametrize("exit_code", [0, 3, 139])
 @pytest.mark.parametrize("oom_killed", [False, True])
 def test_only_a_report_that_was_to_be_expected_is_missed(exit_code: int, oom_killed: bool) -> None:
     state = EngineState(running=False, exit_code=exit_code, oom_killed=oom_killed)

@@ -21,10 +21,11 @@ from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.direct import Direct, direct_command
 from sandboxed_tools.sandbox.docker.disk_watch import DiskWatch, exceeds
-from sandboxed_tools.sandbox.docker.disposal import Disposal, engine_state, force_kill
+from sandboxed_tools.sandbox.docker.disposal import Disposal, force_kill
 from sandboxed_tools.sandbox.docker.later import Later
 from sandboxed_tools.sandbox.docker.live import LiveView
 from sandboxed_tools.sandbox.docker.outcome import EngineState, Outcome, classify
+from sandboxed_tools.sandbox.docker.post_mortem import engine_state
 from sandboxed_tools.sandbox.docker.protocol import begin_frame, call_frames, new_mark
 from sandboxed_tools.sandbox.docker.pump import Ending, Pump, Pumped
 from sandboxed_tools.sandbox.docker.quiet import Quiet
@@ -196,12 +197,11 @@ class Call:
                 unfinished.callback(self._around.disposal.dispose, container, is_urgent=True)
                 self.state = "running"
                 self._driven_at, self._cpus = time.monotonic(), mould.spec.limits.cpus
-                since = time.time()
                 pumped = self._drive(container, mould.spec.limits)
                 outcome = classify(
                     pumped.ending,
                     pumped.report,
-                    self._state(container, pumped, mould=mould, since=since),
+                    self._state(container, pumped, mould=mould),
                     has_launcher=mould.launcher != "none",
                 )
                 result = self._result(
@@ -279,14 +279,17 @@ class Call:
 
         self._around.disposal.submit(kill)
 
-    def _state(
-        self, container: Container, pumped: Pumped, *, mould: Mould, since: float
-    ) -> EngineState | None:
+    def _state(self, container: Container, pumped: Pumped, *, mould: Mould) -> EngineState | None:
         """The engine's word, where the launcher has not given its own."""
         if pumped.report is not None or pumped.ending not in ("ended", "lost"):
             return None
         clients = self._around.clients
-        state = engine_state(clients, container.id, since=since)
+
+        def asked() -> EngineState | None:
+            within_s = time.monotonic() - self._driven_at
+            return engine_state(clients, container.id, within_s=within_s)
+
+        state = asked()
         if mould.launcher != "none":
             return state
         # Without a launcher only the engine knows the end: a closed stream is not it.
@@ -296,7 +299,7 @@ class Call:
             if self._stopped:
                 force_kill(clients, container.id)
             time.sleep(0.02)
-            state = engine_state(clients, container.id, since=since)
+            state = asked()
         return state
 
     # ---- the result ----

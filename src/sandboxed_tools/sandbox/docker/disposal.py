@@ -7,22 +7,17 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
 
 from docker.errors import APIError
 from requests.exceptions import RequestException
 
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, remove_volume
-from sandboxed_tools.sandbox.docker.faults import ODD_ANSWERS, status_code
-from sandboxed_tools.sandbox.docker.outcome import EngineState
+from sandboxed_tools.sandbox.docker.faults import status_code
 from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.service_network import remove_service_network
 
-if TYPE_CHECKING:
-    import docker
-
-__all__ = ["Disposal", "engine_state", "force_kill"]
+__all__ = ["Disposal", "force_kill"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +27,6 @@ QUIET_WAIT_S = 1.0
 MAX_WAITING = 32
 """How many ended containers may stand around for the sake of a quiet moment."""
 
-OOM_EVENT_DELAY_S = 0.4
 _GONE = (404,)
 _ENDED = (404, 409)
 _ERRORS = (APIError, RequestException, OSError)
@@ -61,48 +55,6 @@ def _killed(clients: Clients, container_id: str, *, timeout_s: float) -> bool:
     except _ERRORS as error:
         return status_code(error) in _ENDED
     return True
-
-
-def engine_state(clients: Clients, container_id: str, *, since: float) -> EngineState | None:
-    """How the engine saw the container end; ``None`` when it cannot be asked.
-
-    A container that removes itself is gone by then, so its events are asked too: they stay for a
-    while. The event for memory may come up to a third of a second after the one for the end.
-    """
-    try:
-        with clients.lend(timeout_s=3.0) as api:
-            state = _inspected(api, container_id)
-            if state is not None and state.get("Running"):
-                return EngineState(running=True, exit_code=None, oom_killed=False)
-            events = list(
-                api.events(  # type: ignore[call-overload]  # the API takes fractions
-                    since=int(since) - 1,
-                    until=time.time() + OOM_EVENT_DELAY_S,
-                    filters={"container": [container_id], "event": ["die", "oom"]},
-                    decode=True,
-                )
-            )
-            state = _inspected(api, container_id) or state or {}
-    except (*_ERRORS, *ODD_ANSWERS) as error:
-        _log.debug("the engine cannot say how %s ended: %s", container_id, error)
-        return None
-    exit_code = state.get("ExitCode")
-    oom_killed = bool(state.get("OOMKilled"))
-    for event in events:
-        if event.get("status") == "oom":
-            oom_killed = True
-        elif exit_code is None:
-            exit_code = int(event["Actor"]["Attributes"].get("exitCode", "137"))
-    return EngineState(running=False, exit_code=exit_code, oom_killed=oom_killed)
-
-
-def _inspected(api: docker.APIClient, container_id: str) -> dict[str, Any] | None:
-    try:
-        return dict(api.inspect_container(container_id)["State"])
-    except APIError as error:
-        if status_code(error) in _GONE:
-            return None
-        raise
 
 
 class Disposal:

@@ -19,6 +19,9 @@ __all__ = ["EngineState", "Outcome", "classify"]
 THROTTLED_S = 0.1
 """Waiting for the processor quota for less than this is not worth naming as a limit."""
 
+LAUNCHER_FAILED = 125
+"""What the launcher exits with when it gives up."""
+
 _NO_REPORT = "the launcher was ended from outside, so there are no figures"
 _NO_ANSWER = "the launcher did not answer in time, so there are no figures"
 
@@ -33,11 +36,15 @@ _OURS: dict[str, tuple[Status, Limit | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """What the engine says about a container whose stream has ended without a report."""
+    """What the engine says about a container whose stream has ended without a report.
+
+    ``was_killed``: somebody had the engine kill it.
+    """
 
     running: bool
     exit_code: int | None
     oom_killed: bool
+    was_killed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,7 @@ def classify(
             warning = "the connection ended early: the end of the output may be missing"
             return replace(outcome, warnings=(warning,))
         return outcome
-    outcome = _from_state(state)
+    outcome = _from_state(state, has_launcher=has_launcher)
     return replace(outcome, warnings=(_NO_REPORT,)) if has_launcher else outcome
 
 
@@ -129,8 +136,13 @@ def _from_report(report: Report, hit: set[Limit], usage: Usage) -> Outcome:
     return Outcome(status, None, shown, frozenset(hit), usage, report.cwd)
 
 
-def _from_state(state: EngineState | None) -> Outcome:
-    if state is None or state.running or state.exit_code is None:
+def _from_state(state: EngineState | None, *, has_launcher: bool) -> Outcome:
+    if (
+        state is None
+        or state.running
+        or state.exit_code is None
+        or (has_launcher and _is_the_launchers_own(state))
+    ):
         raise EngineFault(
             "the connection to the container engine was lost in the middle of the call; the call "
             "was ended, and its outcome is unknown",
@@ -144,3 +156,11 @@ def _from_state(state: EngineState | None) -> Outcome:
         number = state.exit_code - 128
         return Outcome("signalled", None, number, frozenset(), none, None)
     return Outcome("exited", state.exit_code, None, frozenset(), none, None)
+
+
+def _is_the_launchers_own(state: EngineState) -> bool:
+    """Whether this may be how the launcher ends a call of which nobody listens to the end: it has
+    killed the command by then, as a lost lease asks of it, or has failed itself."""
+    if state.oom_killed or state.was_killed:
+        return False
+    return state.exit_code in (LAUNCHER_FAILED, 128 + signal.SIGKILL)
