@@ -45,6 +45,29 @@ def test_own_output_and_exit_code_fake_no_status(run: Run) -> None:
     assert (result.status, result.exit_code, result.limits_hit) == ("exited", 137, frozenset())
 
 
+@pytest.mark.parametrize(
+    ("text", "exit_code"),
+    [
+        ("echo 'write error: No space left on device' >&2; exit 28", 28),
+        ("echo 'fork: Resource temporarily unavailable' >&2; exit 254", 254),
+        ("ulimit -v 30000; python3 -c 'bytearray(1 << 30)' 2>/dev/null; exit 3", 3),  # its own
+        (
+            "python3 -c 'import os, resource, sys\n"
+            "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))\n"
+            "try: os.fork()\n"
+            "except OSError: sys.exit(4)'",
+            4,
+        ),
+        ("sh -c 'kill -9 $$'; exit $?", 137),
+        ("sleep 1 & kill -9 $!; wait $!", 137),
+    ],
+)
+def test_what_only_looks_like_a_limit_is_none(run: Run, text: str, exit_code: int) -> None:
+    result = run(text)
+    assert (result.status, result.exit_code) == ("exited", exit_code)
+    assert result.limits_hit <= {"cpu"}
+
+
 def test_memory_of_the_main_process_ends_as_oom(run: Run) -> None:
     result = run(("python3", "-c", "x = bytearray(1 << 30)"), memory_bytes="64m")
     assert (result.status, result.limits_hit) == ("oom", frozenset({"memory"}))
@@ -72,6 +95,11 @@ def test_full_tmp_is_a_limit_touched(run: Run) -> None:
         result = run(text, tmp_bytes="4m", tmp_inodes=64)
         assert result.status == "exited"
         assert "tmp" in result.limits_hit
+
+
+def test_other_places_without_room_are_not_tmp(run: Run) -> None:
+    result = run("echo x >/dev/full; touch /usr/x; exit 5", tmp_bytes="4m")
+    assert (result.exit_code, result.limits_hit) == (5, frozenset())
 
 
 def test_file_that_grows_too_large_ends_its_writer(run: Run) -> None:
