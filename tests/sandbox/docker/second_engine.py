@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -34,12 +35,18 @@ _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1"; shift; done; shift; 
 
 
 class SecondEngine:
-    """It can be ended and started again, and does not see what is in the ``hidden`` folders."""
+    """It can be ended and started again, and does not see what is in the ``hidden`` folders.
 
-    def __init__(self, folder: Path, *, hidden: Sequence[Path] = ()) -> None:
+    ``options`` are further ones of ``dockerd``.
+    """
+
+    def __init__(
+        self, folder: Path, *, hidden: Sequence[Path] = (), options: Sequence[str] = ()
+    ) -> None:
         self.url = f"unix://{folder}/e.sock"
         self._folder = folder
         self._hidden = hidden
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -50,6 +57,7 @@ class SecondEngine:
         words += ["dockerd", f"--host={self.url}", "--bridge=none"]
         words += [f"--pidfile={self._folder}/e.pid", f"--data-root={self._folder}/data"]
         words += [f"--exec-root={self._folder}/exec", "--iptables=false"]
+        words += self._options
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -64,20 +72,24 @@ class SecondEngine:
         assert self._process.poll() is None, (self._folder / "log").read_text()[-2000:]
         return isinstance(self.found(), Engine)
 
-    def end(self) -> None:
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
-            self._process.terminate()
+            self._process.send_signal(how)
             self._process.wait(60)
             self._process = None
 
 
 @contextmanager
 def second_engine(
-    api: docker.APIClient, image: str, *, hidden: Sequence[Path] = ()
+    api: docker.APIClient,
+    image: str,
+    *,
+    hidden: Sequence[Path] = (),
+    options: Sequence[str] = (),
 ) -> Iterator[SecondEngine]:
     """One that runs and has the image; nothing is left of it."""
     folder = Path(tempfile.mkdtemp(prefix="s-"))
-    engine = SecondEngine(folder, hidden=hidden)
+    engine = SecondEngine(folder, hidden=hidden, options=options)
     try:
         engine.start()
         target = docker.APIClient(base_url=engine.url, timeout=120)
