@@ -90,9 +90,12 @@ class _Output:
 
     def _write_out(self) -> None:
         try:
-            while data := self._next():
+            has_more = True
+            while has_more:
+                data = self._next()
+                has_more = bool(data)
                 if self._decoder is not None:
-                    data = for_terminal(self._decoder.decode(data)).encode()
+                    data = for_terminal(self._decoder.decode(data, final=not has_more)).encode()
                 self._target.write(data)
                 self._target.flush()
         except BrokenPipeError:
