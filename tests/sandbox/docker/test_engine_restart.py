@@ -6,6 +6,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import docker
@@ -92,6 +93,8 @@ def test_engine_that_leaves_its_containers_running_keeps_no_command_running(
     with second_engine(api, base_image, options=("--live-restore",)) as second:
         found = second.found()
         assert isinstance(found, Engine)
+        assert Path(found.facts["data root"]).is_dir()
+        assert found.facts["data root"] != "/var/lib/docker"
         box = DockerSandbox(found)
         spec = SandboxSpec(base_image, limits=Limits.of(memory_bytes="64m"))
         try:

@@ -138,12 +138,16 @@ def test_engine_that_is_gone_is_a_typed_error_and_nothing_runs_elsewhere(
     assert not mark.exists()
 
 
-def test_container_killed_from_outside_is_a_signal_with_a_warning(
-    sandbox: DockerSandbox, base_image: str, api: docker.APIClient
+@pytest.mark.parametrize("how", ["killed", "removed"])
+def test_container_ended_from_outside_is_a_signal_with_a_warning(
+    sandbox: DockerSandbox, base_image: str, api: docker.APIClient, how: str
 ) -> None:
     def kill(*_: object) -> None:
         for container in containers_of_this_session(api, status="running"):
-            api.kill(container)
+            if how == "killed":
+                api.kill(container)
+            else:
+                api.remove_container(container, force=True)
 
     async def main() -> ExecResult:
         command = Command(("sh", "-c", "echo before; sleep 100"), env=ENV)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import docker
 import pytest
 from tests.sandbox.docker.running import ENV, eventually
 
 from sandboxed_tools.errors import ImageUnavailable, SandboxUnavailable
+from sandboxed_tools.sandbox.admission import AdmissionLimits
 from sandboxed_tools.sandbox.contract import SandboxSpec, WorkspaceMount
 from sandboxed_tools.sandbox.docker import pool, shelf
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
@@ -160,3 +162,41 @@ def test_waiting_container_that_others_paused_ends_with_the_deadline_of_its_call
     eventually(lambda: len(paused & warm(api)) == 1)
     api.unpause(*(paused & warm(api)))
     assert call(box, spec, "echo served").stdout == b"served\n"
+
+
+def test_closing_amid_calls_queues_and_containers_in_the_making_leaves_nothing(
+    engine: Engine, spec: SandboxSpec, api: docker.APIClient
+) -> None:
+    box = DockerSandbox(engine, admission=AdmissionLimits(calls=3))
+    endings: list[str] = []
+
+    async def one(number: int) -> None:
+        limits = spec.limits.model_copy(update={"pids": 20 + number % 2})
+        command = Command(("bash", "-c", "echo; sleep 100"), env=ENV)
+        try:
+            result = await box.run(SandboxSpec(spec.image, limits=limits), command)
+            endings.append(result.status)
+        except SandboxUnavailable:
+            endings.append("unavailable")
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(9):
+                group.start_soon(one, number)
+            await anyio.to_thread.run_sync(
+                eventually,
+                lambda: any(call.state == "running" for call in box.status().calls),
+            )
+            group.start_soon(box.prewarm, spec, 0)
+            await box.aclose()
+
+    anyio.run(main)
+    assert len(endings) == 9
+    assert set(endings) <= {"cancelled", "unavailable"}
+    labels = [
+        f"sandboxed-tools.installation={installation_id()}",
+        f"sandboxed-tools.pid={os.getpid()}",
+    ]
+    assert not api.containers(all=True, filters={"label": labels})
+    assert box.status().cleanup_failures == 0
+    assert (box.status().running, box.status().waiting) == (0, 0)

@@ -356,7 +356,8 @@ def _folders(engine: Engine) -> tuple[Path, ...]:
         state = state_dir()
     except ConfigurationError:
         return ()
-    return (state, Path("/var/lib/docker")) if engine.local else (state,)
+    root = engine.facts.get("data root", "")
+    return (state, Path(root)) if engine.local and root else (state,)
 
 
 def _check_waiting(spec: SandboxSpec, command: Command) -> None:

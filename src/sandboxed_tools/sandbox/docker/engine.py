@@ -246,6 +246,7 @@ def _engine(
         "kernel": kernel,
         "architecture": str(info.get("Architecture", "")),
         "storage driver": str(info.get("Driver", "")),
+        "data root": str(info.get("DockerRootDir") or ""),
         "cgroup": f"v{info.get('CgroupVersion', '?')} ({info.get('CgroupDriver', '?')})",
         "processors": str(info.get("NCPU", "")),
         "memory_bytes": str(info.get("MemTotal", "")),
