@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 import time
+from collections.abc import AsyncIterator
 
 import anyio
 import anyio.from_thread
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
-from tests.sandbox.docker.running import ENV, Run
+from tests.sandbox.docker.running import ENV, Run, eventually
 
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox, StopRequest
@@ -267,3 +270,40 @@ def test_many_calls_at_once_do_not_mix(sandbox: DockerSandbox, base_image: str) 
 
     anyio.run(main)
     assert outputs == {number: b"%d\n%d" % (number, number) for number in range(8)}
+
+
+INOTIFY = """
+import ctypes, sys
+made = 0
+while ctypes.CDLL(None).inotify_init() >= 0:
+    made += 1
+print(made, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a root client gives each call its own user")
+def test_what_the_kernel_counts_for_a_user_is_each_calls_own(
+    sandbox: DockerSandbox, base_image: str
+) -> None:
+    # On many systems a user has 128 of these; a call that takes all leaves the next call its own.
+    spec = SandboxSpec(base_image, limits=Limits.of(open_files=4096, wall_s=90))
+    command = ("python3", "-c", INOTIFY)
+    counts: list[bytes] = []
+
+    async def main() -> None:
+        async def second() -> AsyncIterator[bytes]:
+            await anyio.to_thread.run_sync(eventually, lambda: bool(counts))
+            result = await sandbox.run(spec, Command(command, env=ENV))
+            counts.append(result.stdout)
+            yield b"go on"
+
+        def first(_stream: Stream, data: bytes) -> None:
+            counts.append(data)
+
+        await sandbox.run(spec, Command(command, env=ENV, stdin=second()), first)
+
+    anyio.run(main)
+    assert len(counts) == 2
+    assert counts[0] == counts[1]
+    assert int(counts[0]) > 0
