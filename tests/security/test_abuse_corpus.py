@@ -76,7 +76,7 @@ def found(request: pytest.FixtureRequest, engine: Engine, base_image: str) -> di
     return outcome
 
 
-@pytest.mark.timeout(600 * PATIENCE)  # the first of them waits for all
+@pytest.mark.timeout(1200 * PATIENCE)  # the first of them waits for all
 @pytest.mark.parametrize("row", RUN_HERE, ids=lambda row: row.id)
 def test_hostile_case_comes_to_what_is_expected(found: dict[str, list[str]], row: Row) -> None:
     assert not found[row.id], f"{row.note}\n" + "\n".join(found[row.id])
