@@ -19,6 +19,7 @@ import pytest
 from mcp import Client, MCPError
 from tests.mcp.serving import PROGRAM, stdio_server, texts
 
+from sandboxed_tools.builtin import SHIPPED
 from sandboxed_tools.mcp.stdio import MAX_UNANSWERED
 
 ERAS = ["legacy", "auto"]
@@ -358,6 +359,19 @@ def test_a_client_that_goes_without_having_read_its_answers_ends_the_server() ->
         process.stdout.close()
         process.stdin.close()
         assert process.wait(60) in (0, 130)
+
+
+def test_messages_from_a_file_are_answered_to_the_last_byte(tmp_path: Path) -> None:
+    messages = tmp_path / "messages"
+    list_tools = b'{"jsonrpc":"2.0","id":"list","method":"tools/list"}'
+    wrong = b'{"jsonrpc":"2.0","id":"wrong","method":"no/such"}'
+    messages.write_bytes(b"\n".join([INITIALIZE, INITIALIZED, list_tools, wrong, PING, b"{", b""]))
+    with messages.open("rb") as stdin:
+        done = subprocess.run(PROGRAM, stdin=stdin, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = {answer.get("id"): answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert answers.keys() == {1, "list", "wrong", "after", None}
+    assert len(answers["list"]["result"]["tools"]) == len(SHIPPED)
 
 
 async def test_a_hundred_parallel_calls_are_all_answered(workspace: Path) -> None:

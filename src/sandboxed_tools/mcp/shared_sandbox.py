@@ -23,7 +23,7 @@ __all__ = ["SharedSandbox"]
 
 
 class SharedSandbox:
-    """The engine that answers here, from the first call on, with the policy's bounds on all calls."""
+    """The engine that answers here, from the first call on, bounded by the policy for all calls."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy

@@ -31,6 +31,8 @@ MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 MAX_UNANSWERED: Final = 1024
 """Requests without an answer, beyond which nothing is read: more than a session's queue holds, so
 only a client that does not read its answers gets there."""
+LAST_ANSWERS_S: Final = 30.0
+"""How long a client that has closed our input may still be answered what is no call."""
 _CHUNK_BYTES: Final = 64 * 1024
 _ATOMIC_BYTES: Final = 4096
 """What a pipe that polls as writable takes at once, pipe(7): so writing never blocks the loop."""
@@ -67,7 +69,10 @@ def private_ends() -> Iterator[PrivateEnds]:
 
 
 async def serve_stdio(server: Server[Any], ends: PrivateEnds) -> None:
-    """Serve the one client until it closes our input; its running calls end with it."""
+    """Serve the one client until it closes our input; its running calls end with it.
+
+    What else it asked before is answered, so that messages can come from a file or a pipe.
+    """
     async with _messages(ends) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
@@ -99,6 +104,7 @@ class _Unanswered:
     def __init__(self) -> None:
         # Counted: a client may use one id twice.
         self._waiting: Counter[types.RequestId] = Counter()
+        self._calls: set[types.RequestId] = set()
         self._has_reader = True
         self._changed = anyio.Event()
 
@@ -109,13 +115,22 @@ class _Unanswered:
             await self._changed.wait()
         if isinstance(message, types.JSONRPCRequest):
             self._waiting[message.id] += 1
+            if message.method == "tools/call":
+                self._calls.add(message.id)
         elif isinstance(message, types.JSONRPCNotification):
             self._remove((message.params or {}).get("requestId"))
 
     def answer(self, message: types.JSONRPCMessage) -> None:
-        """Count a message that goes out."""
+        """Count a message that has gone out, whole."""
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             self._remove(message.id)
+
+    async def all_but_calls(self) -> None:
+        """Wait until only calls are unanswered; not for longer than half a minute."""
+        with anyio.move_on_after(LAST_ANSWERS_S):
+            while self._has_reader and self._waiting.keys() - self._calls:
+                self._changed = anyio.Event()
+                await self._changed.wait()
 
     def forget(self) -> None:
         """Nobody reads answers any more: go on reading, to see the client's end."""
@@ -127,6 +142,7 @@ class _Unanswered:
             self._waiting[identity] -= 1
             if not self._waiting[identity]:
                 del self._waiting[identity]
+                self._calls.discard(identity)
             self._changed.set()
 
 
@@ -144,6 +160,7 @@ async def _read(
             elif message is not None:
                 await unanswered.add(message)
                 await to_server.send(SessionMessage(message))
+        await unanswered.all_but_calls()
 
 
 async def _lines(descriptor: int) -> AsyncIterator[bytes | None]:
@@ -202,7 +219,6 @@ async def _write(
 ) -> None:
     async with from_server:
         async for item in from_server:
-            unanswered.answer(item.message)
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             data = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
             try:
@@ -213,6 +229,7 @@ async def _write(
                 log.info("the client reads no more")
                 unanswered.forget()
                 return
+            unanswered.answer(item.message)
 
 
 async def _ready(wait: object, descriptor: int) -> None:
