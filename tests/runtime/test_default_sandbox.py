@@ -11,6 +11,7 @@ import anyio
 import pytest
 from tests.cli.command_line import command_line
 from tests.sandbox.docker.proxy import CuttableProxy
+from tests.sandbox.docker.running import eventually
 
 from sandboxed_tools.builtin import Bash
 from sandboxed_tools.errors import EngineFault, Overloaded
@@ -20,6 +21,7 @@ from sandboxed_tools.runtime import Toolbox
 from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
 from sandboxed_tools.sandbox.contract import SandboxSpec, WorkspaceMount
 from sandboxed_tools.sandbox.docker.engine import Engine
+from sandboxed_tools.sandbox.docker.status_file import others_run
 from sandboxed_tools.tool.command import Command
 
 pytestmark = pytest.mark.engine
@@ -27,10 +29,17 @@ pytestmark = pytest.mark.engine
 ENV = {"PATH": "/usr/bin:/bin"}
 
 
-def test_count_of_calls_holds_for_all_programs_of_this_machine() -> None:
+@pytest.mark.parametrize(
+    ("bound", "value", "what"),
+    [
+        ("CALLS_ON_MACHINE", "1", "calls on this machine"),
+        ("FREE_MEMORY_BYTES", "1t", "host memory"),
+    ],
+)
+def test_bound_holds_for_all_programs_of_this_machine(bound: str, value: str, what: str) -> None:
     env = {
         **os.environ,
-        "SANDBOXED_TOOLS_ADMISSION__CALLS_ON_MACHINE": "1",
+        f"SANDBOXED_TOOLS_ADMISSION__{bound}": value,
         "SANDBOXED_TOOLS_ADMISSION__QUEUE_S": "0.2",
     }
     first = subprocess.Popen(
@@ -42,9 +51,10 @@ def test_count_of_calls_holds_for_all_programs_of_this_machine() -> None:
     assert first.stdout is not None
     try:
         assert first.stdout.read(3) == b"up\n"
+        eventually(others_run)
         refused = command_line("run", "--json", "--", "true", env=env)
         assert (refused.code, refused.object["error"]["code"]) == (125, "overloaded")
-        assert "calls on this machine" in refused.object["error"]["message"]
+        assert what in refused.object["error"]["message"]
     finally:
         first.communicate(timeout=60)
     assert first.returncode == 0

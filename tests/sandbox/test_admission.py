@@ -188,6 +188,52 @@ def test_host_that_lacks_something_holds_calls_back_until_it_has_it_again() -> N
     assert gate.status().running == 2
 
 
+def test_host_that_lacks_something_holds_the_first_call_back_while_others_run() -> None:
+    others = [True]
+    gate = Admission(
+        AdmissionLimits(queue_s=0.05),
+        host_is_full=lambda: "host memory",
+        others_run=lambda: bool(others),
+    )
+    with pytest.raises(Overloaded) as refused:
+        gate.enter()
+    assert refused.value.what == "host memory"
+    others.clear()
+    gate.enter()
+    gate.leave()
+
+
+class CountedSlots(MachineSlots):
+    tries = 0
+
+    def take(self) -> bool:
+        self.tries += 1
+        return super().take()
+
+
+def test_many_who_wait_do_not_try_the_machines_slots_each_for_itself(tmp_path: Path) -> None:
+    other = MachineSlots(tmp_path, count=1)
+    assert other.take()
+    slots = CountedSlots(tmp_path, count=1)
+    looks: list[float] = []
+
+    def look() -> str:
+        looks.append(time.monotonic())
+        return ""
+
+    gate = Admission(AdmissionLimits(queue_s=60), host_is_full=look, machine=slots)
+    seen, end = wait_in(gate, [("one", 0)] * 20)
+    looks.clear()
+    slots.tries = 0
+    eventually(lambda: len(looks) >= 100)
+    assert slots.tries < 0.9 * len(looks)
+    other.give_back()
+    end.start()
+    end.join(60)
+    assert seen == []
+    assert (gate.status().running, gate.status().waiting) == (0, 0)
+
+
 def test_guard_names_what_this_host_lacks(tmp_path: Path) -> None:
     huge = 1 << 60
     assert HostGuard(HostLimits(memory_bytes=huge)).lacking() == "host memory"

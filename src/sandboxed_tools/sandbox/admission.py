@@ -67,8 +67,8 @@ class Admission:
     priority, or of the key that has the most, gives its place up.
 
     ``host_is_full`` names what the host lacks, or gives an empty text. ``machine`` counts the calls
-    of other processes too. The host is not asked when nothing runs: a busy host makes calls slow,
-    not stuck.
+    of other processes too. What the host lacks holds no call back while nothing runs, here or as
+    far as ``others_run`` knows: a busy host makes calls slow, not stuck.
     """
 
     def __init__(
@@ -77,10 +77,13 @@ class Admission:
         *,
         host_is_full: Callable[[], str] = lambda: "",
         machine: MachineSlots | None = None,
+        others_run: Callable[[], bool] = lambda: False,
     ) -> None:
         self._limits = limits or AdmissionLimits()
         self._host_is_full = host_is_full
         self._machine = machine
+        self._others_run = others_run
+        self._machine_again_at = 0.0
         self._lock = threading.Lock()
         self._running = 0
         self._queues: dict[int, dict[str, deque[Ticket]]] = {}
@@ -107,6 +110,7 @@ class Admission:
                     what="queue",
                 )
             self._put(ticket)
+            self._machine_again_at = 0.0
             self._admit()
         deadline = ticket.asked_at + self._limits.queue_s
         while not ticket.decided.is_set():
@@ -142,6 +146,7 @@ class Admission:
             self._running -= 1
             if self._machine is not None:
                 self._machine.give_back()
+                self._machine_again_at = 0.0
             self._admit()
 
     def status(self) -> AdmissionStatus:
@@ -184,13 +189,25 @@ class Admission:
         if not keys:
             del self._queues[priority]
 
+    def _lacking(self) -> str:
+        """What one more call would be too much for; else the machine has a slot for it."""
+        lacking = self._host_is_full()
+        if lacking and (self._running or self._others_run()):
+            return lacking
+        if self._machine is None:
+            return ""
+        # Everybody who waits comes by here: the slots are not tried anew for each of them.
+        now = time.monotonic()
+        if now >= self._machine_again_at:
+            if self._machine.take():
+                return ""
+            self._machine_again_at = now + RECHECK_S / 2
+        return "calls on this machine"
+
     def _admit(self) -> None:
         while self._waiting and self._running < self._limits.calls:
-            self._held_back_by = self._host_is_full() if self._running else ""
+            self._held_back_by = self._lacking()
             if self._held_back_by:
-                return
-            if self._machine is not None and not self._machine.take():
-                self._held_back_by = "calls on this machine"
                 return
             priority = max(self._queues)
             keys = self._queues[priority]

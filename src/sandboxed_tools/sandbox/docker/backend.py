@@ -36,7 +36,7 @@ from sandboxed_tools.sandbox.docker.pool import WARM_LIFETIME_S, Pool
 from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.rounds import Rounds
 from sandboxed_tools.sandbox.docker.status import CallStatus, SandboxStatus
-from sandboxed_tools.sandbox.docker.status_file import StatusWriter
+from sandboxed_tools.sandbox.docker.status_file import StatusWriter, others_run
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
 from sandboxed_tools.sandbox.docker.stdin_stream import feed_for, run_with_stream
 from sandboxed_tools.sandbox.docker.stop import StopRequest
@@ -125,7 +125,10 @@ class DockerSandbox:
             quiet=self._quiet,
             later=self._later,
             admission=Admission(
-                self._admission_limits, host_is_full=self._guard.lacking, machine=self._machine
+                self._admission_limits,
+                host_is_full=self._guard.lacking,
+                machine=self._machine,
+                others_run=others_run,
             ),
             budgets=Budgets(self._budget),
             heartbeat_s=LOCAL_HEARTBEAT_S if engine.endpoint.socket_path else REMOTE_HEARTBEAT_S,

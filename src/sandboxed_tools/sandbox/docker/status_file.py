@@ -22,7 +22,7 @@ from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.sandbox.docker.status import SandboxStatus
 from sandboxed_tools.tool.state import state_dir
 
-__all__ = ["OwnerStatus", "StatusWriter", "read_statuses"]
+__all__ = ["OwnerStatus", "StatusWriter", "others_run", "read_statuses"]
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +140,18 @@ def read_statuses() -> list[OwnerStatus]:
         ConfigurationError: the state folder cannot be used.
     """
     return list(_read_all(state_dir() / FOLDER))
+
+
+def others_run() -> bool:
+    """Whether another process of this installation runs calls, as it said last. Blocking.
+
+    What cannot be read may say that it does.
+    """
+    try:
+        statuses = read_statuses()
+    except (OSError, ConfigurationError):
+        return True
+    return any(one.pid != os.getpid() and one.status.get("running") for one in statuses)
 
 
 def _read_all(folder: Path) -> Iterator[OwnerStatus]:
