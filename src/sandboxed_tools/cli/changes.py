@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from sandboxed_tools.cli import exit_codes, options
+from sandboxed_tools.cli.changes_shown import (
+    decision_object,
+    notes_of,
+    show_decision,
+    show_diffs,
+    show_list,
+    show_set,
+)
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
 from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.policy import LayeredPolicy
 from sandboxed_tools.tool import ChangeSummary
 from sandboxed_tools.workspace import (
-    ChangeDiff,
     ChangeSet,
     ChangeStore,
     Decision,
@@ -35,7 +38,13 @@ __all__ = ["app", "decide_about"]
 app = typer.Typer(help="Look at held changes, and apply, discard or undo them.")
 
 Id = Annotated[
-    str | None, typer.Argument(metavar="[ID]", help="A change set; the newest when omitted.")
+    str | None, typer.Argument(metavar="ID", help="A change set; the newest when omitted.")
+]
+Place = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace", "-w", metavar="DIR", help="Whose sets are meant; else the current folder's."
+    ),
 ]
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="PATTERN", help="These paths; may repeat.")
@@ -46,58 +55,43 @@ Except = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Win over what was changed meanwhile.")]
 
-STYLES = {"+": "green", "-": "red", "@": "cyan"}
-
 
 @app.command("list")
 def list_sets(
-    workspace: options.Workspace = None,
+    workspace: Place = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Decided ones too, and of every workspace.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """List the sets that are held for this workspace."""
+    """List the sets that wait for a decision about this workspace."""
     with errors_end_the_program(as_json=as_json):
         place = None if everything else (workspace or Path()).resolve()
         found = ChangeStore().sets(workspace=place)
-    shown = [item for item in found if everything or item.status == "held"]
-    if as_json:
-        print_json([item.to_json() for item in shown])
-        return
-    if not shown:
-        stderr().print("Nothing is held.")
-        return
-    table = Table(box=None, pad_edge=False)
-    for column in ("id", "status", "age", "what", "workspace"):
-        table.add_column(column, overflow="fold")
-    for item in shown:
-        age = f"{max(0, time.time() - item.created_s):.0f} s"
-        cells = (item.id, item.status, age, item.summary, os.fsdecode(item.workspace))
-        table.add_row(*(safe(cell, one_line=True) for cell in cells))
-    out().print(table)
+        shown = [item for item in found if everything or item.status not in ("applied", "undone")]
+        if as_json:
+            print_json([item.to_json() for item in shown])
+        elif shown:
+            show_list(shown)
+        else:
+            stderr().print("Nothing is held.")
 
 
 @app.command()
-def show(set_id: Id = None, as_json: options.Json = False) -> None:
+def show(set_id: Id = None, workspace: Place = None, as_json: options.Json = False) -> None:
     """Show what a set changes, a line an entry."""
     with errors_end_the_program(as_json=as_json):
-        change_set = _find(ChangeStore(), set_id)
-    if as_json:
-        print_json(change_set.to_json())
-        return
-    for change in change_set.changes:
-        name = os.fsdecode(change.path)
-        moved = f" (moved: {os.fsdecode(change.renamed)})" if change.renamed else ""
-        out().print(safe(f"{change.action:9} {name}{moved}", one_line=True))
-    for note in change_set.notes:
-        stderr().print(safe(note, "yellow"))
-    out().print(safe(f"{change_set.id}: {change_set.summary()} ({change_set.status})", "bold"))
+        change_set = _find(ChangeStore(), set_id, workspace)
+        if as_json:
+            print_json(change_set.to_json())
+        else:
+            show_set(change_set)
 
 
 @app.command()
 def diff(
     set_id: Id = None,
+    workspace: Place = None,
     only: Only = None,
     excluding: Except = None,
     as_json: options.Json = False,
@@ -105,7 +99,7 @@ def diff(
     """Show the lines that differ."""
     with errors_end_the_program(as_json=as_json):
         store = ChangeStore()
-        change_set = _find(store, set_id)
+        change_set = _find(store, set_id, workspace)
         diffs = diff_set(
             store, change_set, only=tuple(only or ()), excluding=tuple(excluding or ())
         )
@@ -118,12 +112,13 @@ def diff(
             )
             return
         show_diffs(diffs)
-    out().print(safe(f"{change_set.id}: {change_set.summary()}", "bold"))
+        out().print(safe(f"{change_set.id}: {change_set.summary()}", "bold"))
 
 
 @app.command()
 def apply(
     set_id: Id = None,
+    workspace: Place = None,
     only: Only = None,
     excluding: Except = None,
     force: Force = False,
@@ -137,46 +132,67 @@ def apply(
         store = ChangeStore()
         decision = apply_set(
             store,
-            _find(store, set_id, status="held").id,
+            _find(store, set_id, workspace, status="held").id,
             only=tuple(only or ()),
             excluding=tuple(excluding or ()),
             force=force,
             allow_protected=allow_protected,
             protected=LayeredPolicy().current().policy.protected_paths,
         )
-    show_decision(decision, "applied", as_json=as_json)
+        _report(store, decision, "applied", as_json=as_json)
 
 
 @app.command()
-def discard(set_id: Id = None, as_json: options.Json = False) -> None:
-    """Throw a held set away; an applied one can no longer be undone then."""
+def discard(set_id: Id = None, workspace: Place = None, as_json: options.Json = False) -> None:
+    """Forget a set. A held one is gone, an applied one stays applied for good."""
     with errors_end_the_program(as_json=as_json):
         store = ChangeStore()
-        decision = discard_set(store, _find(store, set_id, status="held").id)
-    show_decision(decision, "discarded", as_json=as_json)
+        decision = discard_set(store, _find(store, set_id, workspace, status="held").id)
+        _report(store, decision, "discarded", as_json=as_json)
 
 
 @app.command()
-def undo(set_id: Id = None, force: Force = False, as_json: options.Json = False) -> None:
+def undo(
+    set_id: Id = None,
+    workspace: Place = None,
+    force: Force = False,
+    as_json: options.Json = False,
+) -> None:
     """Put back exactly what an applied set replaced."""
     with errors_end_the_program(as_json=as_json):
         store = ChangeStore()
-        decision = undo_set(store, _find(store, set_id, status="applied").id, force=force)
-    show_decision(decision, "undone", as_json=as_json)
+        found = _find(store, set_id, workspace, status="applied")
+        decision = undo_set(store, found.id, force=force)
+        _report(store, decision, "undone", as_json=as_json)
 
 
-def _find(store: ChangeStore, set_id: str | None, *, status: str | None = None) -> ChangeSet:
-    """The set of an id; without one the newest of the current folder's, with that status."""
+def _report(store: ChangeStore, decision: Decision, done: str, *, as_json: bool) -> None:
+    """Print what became of a wish, and end with 1 when it was not carried out."""
+    if as_json:
+        print_json(decision_object(decision))
+    else:
+        rest = None if decision.rest is None else store.get(decision.rest).state
+        show_decision(decision, done, rest=rest)
+    if not decision.done:
+        raise typer.Exit(exit_codes.FAILED)
+
+
+def _find(
+    store: ChangeStore, set_id: str | None, workspace: Path | None, *, status: str | None = None
+) -> ChangeSet:
+    """The set of an id; without one the newest of the folder's, with that status."""
     if set_id is not None:
         return store.get(set_id)
+    place = (workspace or Path()).resolve()
     found = [
-        item
-        for item in store.sets(workspace=Path().resolve())
-        if status is None or item.status == status
+        item for item in store.sets(workspace=place) if status is None or item.status == status
     ]
     if not found:
         which = f"{status} " if status else ""
-        raise ConfigurationError(f"There is no {which}change set for this folder; name one.")
+        raise ConfigurationError(
+            f"There is no {which}change set for the folder {place.name!r}; name one, or its "
+            "workspace with -w. `sandboxed-tools changes list --all` lists them."
+        )
     return store.get(max(found, key=_moment).id)
 
 
@@ -196,7 +212,7 @@ def decide_about(summary: ChangeSummary | None) -> None:
         change_set = store.get(summary.id)
         console = stderr()
         console.print(safe(f"{summary.decision}: {change_set.summary()}", "bold"))
-        for note in change_set.notes:
+        for note in notes_of(change_set):
             console.print(safe(note, "yellow"))
         if change_set.status == "applied":
             console.print(f"undo it: sandboxed-tools changes undo {change_set.id}", markup=False)
@@ -217,52 +233,7 @@ def _ask(store: ChangeStore, change_set: ChangeSet) -> None:
         if answer.startswith("a"):
             protected = LayeredPolicy().current().policy.protected_paths
             decision = apply_set(store, change_set.id, protected=protected)
-            show_decision(decision, "applied", as_json=False)
+            _report(store, decision, "applied", as_json=False)
         elif answer.startswith("f"):
-            show_decision(discard_set(store, change_set.id), "discarded", as_json=False)
+            _report(store, discard_set(store, change_set.id), "discarded", as_json=False)
         return
-
-
-def show_diffs(diffs: Iterable[ChangeDiff]) -> None:
-    """Print diffs in colours; everything in them is foreign text."""
-    console = out()
-    for item in diffs:
-        name = os.fsdecode(item.change.path)
-        note = f" ({item.note})" if item.note else ""
-        console.print(safe(f"{item.change.action} {name}{note}", "bold", one_line=True))
-        for line in item.text.splitlines():
-            console.print(safe(line, STYLES.get(line[:1], ""), one_line=True), soft_wrap=True)
-
-
-def show_decision(decision: Decision, done: str, *, as_json: bool) -> None:
-    """Print what became of a wish, and end with 1 when it was not carried out."""
-    change_set = decision.change_set
-    if as_json:
-        print_json(
-            {
-                "done": decision.done,
-                "id": change_set.id,
-                "status": change_set.status,
-                "summary": change_set.summary(),
-                "problems": [
-                    {"path": os.fsdecode(item.path), "kind": item.kind, "reason": item.reason}
-                    for item in decision.problems
-                ],
-            }
-        )
-    elif decision.done:
-        out().print(safe(f"{done} {change_set.id}: {change_set.summary()}", "green"))
-    else:
-        stderr().print(Text(f"not {done}: ", style="bold red") + safe(change_set.id))
-        for problem in decision.problems:
-            stderr().print(safe(f"  {problem} [{problem.kind}]", one_line=True))
-        _say_what_helps({problem.kind for problem in decision.problems})
-    if not decision.done:
-        raise typer.Exit(exit_codes.FAILED)
-
-
-def _say_what_helps(kinds: set[str]) -> None:
-    if "protected" in kinds:
-        stderr().print("--allow-protected says yes to them; --except leaves them out.")
-    if "conflict" in kinds:
-        stderr().print("--force wins over what was changed meanwhile.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
 from rich.console import Console
@@ -50,7 +51,8 @@ def errors_end_the_program(
     """Turn an error of the library into a readable message and its exit code.
 
     With ``as_json`` the error is an object on standard output; what only the operator may see is on
-    standard error either way. An interruption ends with 130.
+    standard error either way. So does an error of this machine, such as a full disk, with 125; an
+    interruption ends with 130.
     """
     try:
         yield
@@ -62,5 +64,21 @@ def errors_end_the_program(
         if error.operator_detail:
             stderr().print(safe(error.operator_detail, "dim"))
         raise typer.Exit(code_of(error)) from None
+    except BrokenPipeError:
+        raise  # whoever reads has gone, which is no error of ours
+    except OSError as error:
+        _say_os_error(error, as_json=as_json)
+        raise typer.Exit(exit_codes.SANDBOX_FAILED) from None
     except KeyboardInterrupt:
         raise typer.Exit(exit_codes.INTERRUPTED) from None
+
+
+def _say_os_error(error: OSError, *, as_json: bool) -> None:
+    message = f"This machine failed: {error.strerror or type(error).__name__}."
+    if as_json:
+        # Standard output may be what failed.
+        with suppress(OSError):
+            print_json({"error": {"code": "os_error", "message": message}})
+    stderr().print(Text("error: ", style="bold red") + safe(message))
+    if error.filename is not None:
+        stderr().print(safe(os.fsdecode(error.filename), "dim", one_line=True))

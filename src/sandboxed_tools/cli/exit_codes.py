@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sandboxed_tools.errors import (
     CallError,
+    ChangeSetNotFound,
     ConfigurationError,
     InvalidInput,
     SandboxedToolsError,
@@ -49,7 +50,7 @@ def of_result(result: ExecResult) -> int:
 
 def of_error(error: SandboxedToolsError) -> int:
     """2 for what the user wrote wrongly, 126 for what was refused, 125 when the sandbox failed."""
-    if isinstance(error, ConfigurationError | InvalidInput | ToolNotFound):
+    if isinstance(error, ConfigurationError | InvalidInput | ToolNotFound | ChangeSetNotFound):
         return USAGE
     if isinstance(error, ToolFailed):
         return FAILED

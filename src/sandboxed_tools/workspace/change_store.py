@@ -103,10 +103,17 @@ class ChangeStore:
         """One set.
 
         Raises:
-            ChangeSetNotFound: there is none of this id.
+            ChangeSetNotFound: there is none of this id, or no more: others were made of it.
         """
         if _ID.fullmatch(change_set_id) is None:
             raise ChangeSetNotFound("There is no change set of this id.")
+        states = self._states()
+        made = [item.id for item in states if change_set_id in item.replaces]
+        if made:
+            made += [item.id for item in states if item.waits_for == change_set_id]
+            raise ChangeSetNotFound(
+                f"The change set {change_set_id} is no more: it has become {' and '.join(made)}."
+            )
         try:
             facts = _read(self.folder / change_set_id / "set.json")
             state = SetState.from_json(_read(self.folder / change_set_id / "state.json"))

@@ -71,6 +71,9 @@ def test_replaced_sets_are_gone_at_once_and_their_content_later(
     ids = [call(f"echo {name} > {name}", session="s").id for name in ("a", "b")]
     merged = merge_oldest(store, workspace=workspace, session="s")
     assert [item.id for item in store.sets()] == [merged.id]
+    for change_set_id in ids:
+        with pytest.raises(ChangeSetNotFound, match=merged.id):
+            apply_set(store, change_set_id)
     assert store.prune() == 0
     assert store.upper(ids[0]).exists()
     age(store, merged.id, 3 * DAY_S)
