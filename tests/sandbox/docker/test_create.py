@@ -16,7 +16,6 @@ from sandboxed_tools.sandbox.docker.create import Mould, VolumeMount, create_req
 from sandboxed_tools.sandbox.docker.images import ResolvedImage
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
-from sandboxed_tools.tool.state import installation_id
 
 IMAGE = ResolvedImage(
     reference="some/image",
@@ -94,9 +93,9 @@ def inspected_while_running(box: DockerSandbox, spec: SandboxSpec) -> dict[str, 
     def look(_stream: str, _data: bytes) -> None:
         api = docker.APIClient()
         try:
-            mine = {"label": f"sandboxed-tools.installation={installation_id()}"}
-            for container in api.containers(filters=mine):
-                found.append(api.inspect_container(container["Id"]))
+            # By id: the container of an earlier call may still be going.
+            for call in box.status().calls:
+                found.append(api.inspect_container(call.container_id))
         finally:
             api.close()
 
