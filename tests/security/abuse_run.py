@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 import time
+import traceback
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,7 +34,10 @@ async def conduct(rows: Iterable[Row], sandbox: Sandbox) -> dict[str, list[str]]
 
     async def one(row: Row) -> None:
         async with places:
-            found[row.id] = await _row(row, sandbox)
+            try:
+                found[row.id] = await _row(row, sandbox)
+            except Exception as error:  # noqa: BLE001 - this row's failure, and no other's
+                found[row.id] = ["it could not be carried out", *traceback.format_exception(error)]
 
     chosen = list(rows)
     for heavy in (False, True):
@@ -60,7 +64,9 @@ async def scratch_workspace() -> AsyncIterator[Path]:
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(
-                lambda: subprocess.run(["rm", "-rf", "--", outer], check=True, timeout=60)
+                lambda: subprocess.run(
+                    ["rm", "-rf", "--", outer], check=True, timeout=60 * PATIENCE
+                )
             )
 
 
