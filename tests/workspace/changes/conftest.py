@@ -75,7 +75,10 @@ def run_on(view: View, script: str, user: ContainerUser = USER) -> str:
 
 
 class _passable:
-    """Lets everybody pass through the parents of a folder for a while."""
+    """Lets everybody pass through the parents of a folder; those that we made, for a while.
+
+    pytest's own stay open: other workers' tests pass through them at the same time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,7 +88,8 @@ class _passable:
         for parent in self._folder.parents:
             mode = stat.S_IMODE(parent.stat().st_mode)
             if not mode & 0o001:
-                self._modes[parent] = mode
+                if parent.is_relative_to(os.environ["SANDBOXED_TOOLS_STATE_DIR"]):
+                    self._modes[parent] = mode
                 parent.chmod(mode | 0o011)
 
     def __exit__(self, *_: object) -> None:

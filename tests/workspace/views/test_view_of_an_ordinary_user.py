@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +33,16 @@ SOCKET = "/var/run/docker.sock"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home(tmp_path: Path) -> Path:
     """A folder of that user that it can reach."""
     home = tmp_path / "home"
     home.mkdir()
     os.chown(home, UID, UID)
-    # pytest's own folders are closed to others.
-    opened = [folder for folder in home.parents if not folder.stat().st_mode & 0o001]
-    modes = [folder.stat().st_mode for folder in opened]
-    for folder in opened:
-        folder.chmod(folder.stat().st_mode | 0o011)
-    yield home
-    for folder, mode in zip(opened, modes, strict=True):
-        folder.chmod(mode)
+    # pytest's own folders are closed to others. They stay open: other workers' tests use them, too.
+    for folder in home.parents:
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    return home
 
 
 def run_as_user(
