@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,9 +21,9 @@ from sandboxed_tools.workspace.change_selection import selection
 from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
 from sandboxed_tools.workspace.check import Problem, check_set, later_edits
 from sandboxed_tools.workspace.landing import Landed, Landing
-from sandboxed_tools.workspace.regroup import split_set
+from sandboxed_tools.workspace.regroup import Split, split_set
 from sandboxed_tools.workspace.root import check_workspace
-from sandboxed_tools.workspace.steps import OnStep
+from sandboxed_tools.workspace.steps import OnStep, Present
 
 __all__ = ["Decision", "apply_set", "discard_set", "recover", "undo_set"]
 
@@ -79,7 +79,7 @@ def apply_set(
         part = replace(
             change_set, changes=tuple(item for item in change_set.changes if chosen(item.path))
         )
-        problems = check_set(
+        checked = check_set(
             part,
             upper_fd=upper,
             workspace_fd=workspace,
@@ -91,29 +91,29 @@ def apply_set(
         )
         against = tuple(
             problem
-            for problem in problems
+            for problem in checked.problems
             if not (problem.kind == "conflict" and force)
             and not (problem.kind == "protected" and allow_protected)
         )
         if against or not part.changes:
             return Decision(False, change_set, against)
         if len(part.changes) < len(change_set.changes):
-            return _apply_part(store, change_set, chosen, workspace, on_step)
+            parts = split_set(store, change_set, chosen)
+            return _apply_part(store, parts, checked.present, workspace, on_step)
         landing = Landing(store, change_set, upper, workspace, on_step)
-        return _landed(landing.apply())
+        return _landed(landing.apply(checked.present))
 
 
 def _apply_part(
     store: ChangeStore,
-    change_set: ChangeSet,
-    chosen: Callable[[bytes], bool],
+    parts: Split,
+    present: Mapping[bytes, Present | None],
     workspace: int,
     on_step: OnStep,
 ) -> Decision:
-    parts = split_set(store, change_set, chosen)
     upper = os.open(store.upper(parts.chosen.id), _FOLDER)
     try:
-        landed = Landing(store, parts.chosen, upper, workspace, on_step).apply()
+        landed = Landing(store, parts.chosen, upper, workspace, on_step).apply(present)
     finally:
         os.close(upper)
     return replace(_landed(landed), rest=parts.rest.id)

@@ -27,28 +27,50 @@ _RESTORED: Final = ("user.", "system.posix_acl_", "security.selinux")
 _ABSENT: Final = (errno.ENODATA, errno.ENOTSUP, errno.EPERM, errno.EACCES)
 
 
-def restore_attributes(dir_fd: int, name: bytes, original: Found | None) -> None:
+def restore_attributes(
+    dir_fd: int, name: bytes, original: Found | None, *, keeps_marks: bool = True
+) -> None:
     """Give an entry exactly the attributes, access lists and label of its original. Blocking.
 
     It loses its capabilities (capabilities(7)). Those stay by which our own overlays remember
-    things. What the file system cannot hold, or a security module does not allow, is left out.
+    things, if it ``keeps_marks``: files need none any more. What the file system cannot hold, or a
+    security module does not allow, is left out.
 
     Raises:
         OSError: they cannot be read or written.
     """
-    found = () if original is None else _attributes(original.dir_fd, original.name)
-    wanted = {key: value for key, value in found if key.startswith(_RESTORED)}
+    wanted = {}
+    if original is not None:
+        theirs = _place(original.dir_fd, original.name)
+        wanted = {
+            key: os.getxattr(theirs, key, follow_symlinks=False)
+            for key in _keys(theirs)
+            if key.startswith(_RESTORED) and not key.startswith(own_marks())
+        }
     place = _place(dir_fd, name)
-    for key, value in list(_attributes(dir_fd, name)):
-        if wanted.get(key) == value:
-            del wanted[key]
-        elif key not in wanted:
-            with _as_far_as_possible() if key.startswith(_SECURITY) else nullcontext():
+    keys = _keys(place)
+    for key in keys:
+        if key.startswith(own_marks()):
+            if not keeps_marks:
                 os.removexattr(place, key, follow_symlinks=False)
+        elif key.startswith(_COMPARED) and key != _CAPABILITIES:
+            _compare(place, key, wanted)
     for key, value in wanted.items():
         with _as_far_as_possible():
             os.setxattr(place, key, value, follow_symlinks=False)
-    _drop_capabilities(place)
+    if _CAPABILITIES in keys:
+        # To remove the attribute takes a capability; a change of owner drops it for the owner, too.
+        info = os.stat(place, follow_symlinks=False)
+        os.chown(place, info.st_uid, info.st_gid, follow_symlinks=False)
+
+
+def _compare(place: bytes, key: str, wanted: dict[str, bytes]) -> None:
+    """Remove an attribute that is not wanted, or have no more wish for one that is right."""
+    if key not in wanted:
+        with _as_far_as_possible() if key.startswith(_SECURITY) else nullcontext():
+            os.removexattr(place, key, follow_symlinks=False)
+    elif os.getxattr(place, key, follow_symlinks=False) == wanted[key]:
+        del wanted[key]
 
 
 @contextmanager
@@ -60,30 +82,13 @@ def _as_far_as_possible() -> Iterator[None]:
             raise
 
 
-def _drop_capabilities(place: bytes) -> None:
+def _keys(place: bytes) -> list[str]:
     try:
-        keys = os.listxattr(place, follow_symlinks=False)
+        return os.listxattr(place, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _ABSENT:
             raise
-        return
-    if _CAPABILITIES in keys:
-        # To remove the attribute takes a capability; a change of owner drops it for the owner, too.
-        info = os.stat(place, follow_symlinks=False)
-        os.chown(place, info.st_uid, info.st_gid, follow_symlinks=False)
-
-
-def _attributes(dir_fd: int, name: bytes) -> Iterator[tuple[str, bytes]]:
-    place = _place(dir_fd, name)
-    try:
-        keys = os.listxattr(place, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in _ABSENT:
-            raise
-        return
-    for key in keys:
-        if key.startswith(_COMPARED) and key != _CAPABILITIES and not key.startswith(own_marks()):
-            yield key, os.getxattr(place, key, follow_symlinks=False)
+        return []
 
 
 def _place(dir_fd: int, name: bytes) -> bytes:

@@ -6,7 +6,7 @@ A path grows with its depth, so all paths of a deep tree together grow with the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sandboxed_tools.workspace.change import Change
 from sandboxed_tools.workspace.spelling import Parts, shared_length
@@ -14,8 +14,7 @@ from sandboxed_tools.workspace.spelling import Parts, shared_length
 __all__ = ["PlacedChange", "in_path_order", "placed"]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedChange:
+class PlacedChange(NamedTuple):
     """A change, the names of its path, and how many of them it shares with the one before."""
 
     change: Change
@@ -25,13 +24,19 @@ class PlacedChange:
 
 def placed(changes: Iterable[Change]) -> Iterator[PlacedChange]:
     """Each change with its names; quick where they come in the order of their paths."""
-    path, parts = b"", ()
+    path, folder = b"", b""
+    parts: Parts = ()
     for change in changes:
-        length = shared_length(path, change.path) if path else 0
-        shared = path.count(b"/", 0, length) + (length > len(path) > 0)
-        rest = change.path[length:]
-        parts = (*parts[:shared], *(rest.split(b"/") if rest else ()))
-        path = change.path
+        above, _, name = change.path.rpartition(b"/")
+        if above == folder and parts:
+            shared = len(parts) - 1
+            parts = (*parts[:-1], name)
+        else:
+            length = shared_length(path, change.path) if parts else 0
+            shared = path.count(b"/", 0, length) + (length > len(path) > 0)
+            rest = change.path[length:]
+            parts = (*parts[:shared], *(rest.split(b"/") if rest else ()))
+        path, folder = change.path, above
         yield PlacedChange(change, parts, shared)
 
 

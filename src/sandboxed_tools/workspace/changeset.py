@@ -81,7 +81,8 @@ class _Reader:
             os.chown(entry.name, *self.owner, dir_fd=self.upper.fd, follow_symlinks=False)
         if stat.S_ISREG(mode_and_kind) or entry.is_folder:
             same_kind = found is not None and kind_of(found.info.st_mode) == kind_of(mode_and_kind)
-            restore_attributes(self.upper.fd, entry.name, found if same_kind else None)
+            original = found if same_kind else None
+            restore_attributes(self.upper.fd, entry.name, original, keeps_marks=entry.is_folder)
         if mode & _SET_ID and not stat.S_ISLNK(entry.info.st_mode):
             # Not a link, and nobody else is in this folder any more: by name is safe.
             os.chmod(entry.name, mode & ~dropped, dir_fd=self.upper.fd)

@@ -23,8 +23,9 @@ from sandboxed_tools.workspace.digest import digest_file, open_to_read
 from sandboxed_tools.workspace.layers import Found, Layer, LowerTree
 from sandboxed_tools.workspace.protected import Protection, holds_protected
 from sandboxed_tools.workspace.spelling import Parts
+from sandboxed_tools.workspace.steps import Present
 
-__all__ = ["Problem", "ProblemKind", "check_set", "later_edits"]
+__all__ = ["Checked", "Problem", "ProblemKind", "check_set", "later_edits"]
 
 ProblemKind = Literal["refused", "conflict", "protected"]
 """``refused`` can never be applied; the others can, by an explicit word of the user."""
@@ -45,6 +46,14 @@ class Problem:
         return f"{name}: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What speaks against a set, and what the workspace held where that was looked at."""
+
+    problems: tuple[Problem, ...]
+    present: Mapping[bytes, Present | None]
+
+
 def check_set(
     change_set: ChangeSet,
     *,
@@ -53,7 +62,7 @@ def check_set(
     protected: tuple[str, ...] = (),
     applied_layers: Mapping[str, int] = MappingProxyType({}),
     left_behind: frozenset[bytes] = frozenset(),
-) -> tuple[Problem, ...]:
+) -> Checked:
     """Everything that speaks against applying the set, in the order of its paths. Blocking.
 
     ``protected`` are further patterns, ``applied_layers`` the sets below this one that have been
@@ -90,6 +99,7 @@ def check_set(
         # A power cut may have left files without the content that was never synced.
         verified = change_set.boot == ProcessName.current().boot
         problems: list[Problem] = []
+        present: dict[bytes, Present | None] = {}
         protection = Protection(
             was_there=was_there, is_there=is_there, link_at=link_at, extra=protected
         )
@@ -104,7 +114,9 @@ def check_set(
             if problem is None and _holds_more(change, parts, upper, changed, left_behind):
                 problem = Problem(change.path, "refused", "more was kept than the set speaks of")
             if problem is None and not inside:
-                problem = _host_problem(item, host, change_set.settled_ns, applied_layers)
+                found = host.find(parts)
+                present[change.path] = None if found is None else Present.of(found.info)
+                problem = _host_problem(item, found, host, change_set.settled_ns, applied_layers)
             if problem is not None:
                 problems.append(problem)
             reason = protection.reason(item)
@@ -114,7 +126,7 @@ def check_set(
                     reason = "the policy protects something in it"
             if reason is not None:
                 problems.append(Problem(change.path, "protected", reason))
-    return tuple(problems)
+    return Checked(tuple(problems), present)
 
 
 def _removes_folder(change: Change) -> bool:
@@ -250,7 +262,11 @@ def _digest(found: Found) -> str | None:
 
 
 def _host_problem(
-    item: PlacedChange, host: LowerTree, settled_ns: int, applied_layers: Mapping[str, int]
+    item: PlacedChange,
+    found: Found | None,
+    host: LowerTree,
+    settled_ns: int,
+    applied_layers: Mapping[str, int],
 ) -> Problem | None:
     """How the workspace's own entry differs from the one that the call started from."""
     change, parts = item.change, item.parts
@@ -259,7 +275,6 @@ def _host_problem(
         return Problem(change.path, "conflict", reason)
     if change.is_late:
         return Problem(change.path, "conflict", "it was changed in the workspace during the call")
-    found = host.find(parts)
     before = change.before
     if before is None:
         if _is_on_both_sides(change, parts, host):

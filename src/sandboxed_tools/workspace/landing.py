@@ -11,13 +11,14 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from sandboxed_tools.workspace.change import Change, ChangeSet, SetStatus
+from sandboxed_tools.workspace.change_paths import PlacedChange
 from sandboxed_tools.workspace.change_store import ChangeStore, sync_file_system
 from sandboxed_tools.workspace.changeset import folder_facts
 from sandboxed_tools.workspace.copy_tree import copy_tree
@@ -28,8 +29,7 @@ from sandboxed_tools.workspace.overlay_marks import remove_marks
 from sandboxed_tools.workspace.plan import Plan, folder_times, restore_times
 from sandboxed_tools.workspace.remove import remove_tree
 from sandboxed_tools.workspace.renames import exchange_names
-from sandboxed_tools.workspace.spelling import Parts
-from sandboxed_tools.workspace.steps import Blocked, Folders, Identity, OnStep, steps_for
+from sandboxed_tools.workspace.steps import Blocked, Folders, OnStep, Present, steps_for
 
 __all__ = ["Landed", "Landing"]
 
@@ -71,21 +71,25 @@ class Landing:
     def _plan_path(self) -> Path:
         return self._folder / "plan.json"
 
-    def apply(self) -> Landed:
-        """Bring everything in, or take everything back."""
+    def apply(self, seen: Mapping[bytes, Present | None]) -> Landed:
+        """Bring everything in, or take everything back.
+
+        ``seen`` is what the workspace was found to hold when the set was checked: only that is
+        replaced. Where it does not speak of a path, what is there now is.
+        """
         if needs_depot(self.upper, self.workspace):
-            self._fill("applying", Plan(depot=True, is_filling=True))
+            self._fill("applying", Plan(depot=True, is_filling=True), seen)
         else:
-            self._start("applying", self._new_plan(self.change_set.changes))
-        return self._forward()
+            self._start("applying", self._new_plan(self.change_set.changes, seen))
+        return self._forward(was_cut_off=False)
 
     def undo(self) -> Landed:
         """Put back what was replaced."""
         if needs_depot(self.upper, self.workspace):
-            self._fill("undoing", replace(self.plan, depot=True, is_filling=True))
+            self._fill("undoing", replace(self.plan, depot=True, is_filling=True), {})
         else:
             self._start("undoing", self.plan)
-        return self._backward("undone")
+        return self._backward("undone", was_cut_off=False)
 
     def recover(self) -> Landed:
         """Go on where a process ended that was applying or undoing the set."""
@@ -114,7 +118,7 @@ class Landing:
         self.store.save_state(self.change_set, sync=False)
         sync_file_system(self.upper)
 
-    def _fill(self, status: SetStatus, plan: Plan) -> None:
+    def _fill(self, status: SetStatus, plan: Plan, seen: Mapping[bytes, Present | None]) -> None:
         """Start with a depot: filling it comes after the state, so that recovery looks for it."""
         self._start(status, replace(plan, times=plan.times or folder_times((), self.workspace)))
         self.on_step()
@@ -124,7 +128,7 @@ class Landing:
             with LowerTree((Layer(depot),)) as content:
                 if status == "applying":
                     changes = tuple(_with_inode(item, content) for item in self.change_set.changes)
-                    plan = self._new_plan(changes)
+                    plan = self._new_plan(changes, seen)
                 else:
                     plan = _with_present(plan, content)
             os.utime(self.workspace, ns=self.plan.times[0][1:])
@@ -136,26 +140,24 @@ class Landing:
         self.plan.write(self._plan_path)
         sync_file_system(self.upper)
 
-    def _new_plan(self, changes: tuple[Change, ...]) -> Plan:
+    def _new_plan(self, changes: tuple[Change, ...], seen: Mapping[bytes, Present | None]) -> Plan:
         with LowerTree((Layer(self.workspace),)) as host:
 
-            def identity(parts: Parts) -> Identity | None:
-                found = host.find(parts)
-                return None if found is None else (found.info.st_ino, found.info.st_mtime_ns)
+            def present_at(item: PlacedChange) -> Present | None:
+                if item.change.path in seen:
+                    return seen[item.change.path]
+                found = host.find(item.parts)
+                return None if found is None else Present.of(found.info)
 
-            def is_folder(parts: Parts) -> bool:
-                found = host.find(parts)
-                return found is not None and stat.S_ISDIR(found.info.st_mode)
-
-            steps = steps_for(changes, host_identity=identity, host_is_folder=is_folder)
+            steps = steps_for(changes, present_at=present_at)
         times = folder_times(steps, self.workspace)
         if self.plan.is_filling:
             times = (self.plan.times[0], *times[1:])
         return Plan(steps, times)
 
-    def _forward(self) -> Landed:
+    def _forward(self, *, was_cut_off: bool = True) -> Landed:
         try:
-            with self._pairs() as folders:
+            with self._pairs(was_cut_off=was_cut_off) as folders:
                 for step in self.plan.steps:
                     step.do(folders, self.on_step)
         except (Blocked, OSError) as error:
@@ -175,10 +177,10 @@ class Landing:
             self.store.remove(replaced)
         return self._end("applied")
 
-    def _backward(self, to: Literal["held", "undone"]) -> Landed:
+    def _backward(self, to: Literal["held", "undone"], *, was_cut_off: bool = True) -> Landed:
         blocked = []
         full: OSError | None = None
-        with self._pairs() as folders:
+        with self._pairs(was_cut_off=was_cut_off) as folders:
             for step in reversed(self.plan.steps):
                 try:
                     step.take_back(folders, self.on_step)
@@ -212,13 +214,13 @@ class Landing:
         return Landed(self.change_set, is_done=True)
 
     @contextmanager
-    def _pairs(self) -> Iterator[Folders]:
+    def _pairs(self, *, was_cut_off: bool) -> Iterator[Folders]:
         place = open_depot(self.workspace, self.change_set.id) if self.plan.depot else None
         # The set got its id when the call had ended.
         salt = self.change_set.id.encode()
         upper = self.upper if place is None else place
         try:
-            with Folders(upper, self.workspace, salt=salt) as folders:
+            with Folders(upper, self.workspace, salt=salt, was_cut_off=was_cut_off) as folders:
                 yield folders
         finally:
             if place is not None:

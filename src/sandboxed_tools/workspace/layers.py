@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from sandboxed_tools.workspace.confined import ConfinedTree
 from sandboxed_tools.workspace.descent import Descent
@@ -60,8 +60,7 @@ class Layer:
     held: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """An entry as the layers show it; ``dir_fd`` holds it until the next lookup."""
 
     info: os.stat_result
@@ -76,7 +75,7 @@ class LowerTree:
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers = layers
         self._folders = tuple(
-            _PlainFolders(layer.fd) if layer.held is None else _HeldFolders(layer.fd)
+            (layer, _PlainFolders(layer.fd) if layer.held is None else _HeldFolders(layer.fd))
             for layer in layers
         )
 
@@ -89,13 +88,13 @@ class LowerTree:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for folders in self._folders:
+        for _, folders in self._folders:
             folders.descent.close()
 
     def find(self, parts: Parts) -> Found | None:
         """What the layers show at a path; ``None`` for nothing, or nothing that can be reached."""
         above, name = parts[:-1], parts[-1]
-        for layer, folders in zip(self.layers, self._folders, strict=True):
+        for layer, folders in self._folders:
             folder, hides = folders.at(above)
             if folder is not None:
                 try:
@@ -112,13 +111,13 @@ class LowerTree:
 
     def has_folder(self, parts: Parts) -> bool:
         """Whether any layer has a folder at a path: cheap beside :meth:`find` of what is in it."""
-        return any(folders.at(parts)[0] is not None for folders in self._folders)
+        return any(folders.at(parts)[0] is not None for _, folders in self._folders)
 
     def names(self, parts: Parts) -> list[bytes]:
         """What the layers show in a folder, sorted."""
         shown: set[bytes] = set()
         hidden: set[bytes] = set()
-        for layer, folders in zip(self.layers, self._folders, strict=True):
+        for layer, folders in self._folders:
             folder, hides = folders.at(parts)
             if folder is not None:
                 for name, whiteout in _entries(folder, held=layer.held is not None):

@@ -18,10 +18,13 @@ _NOT_THERE: Final = (errno.ENOTSUP, errno.EPERM, errno.EACCES)
 
 
 def remove_marks(workspace_fd: int, changes: tuple[Change, ...]) -> None:
-    """Remove overlay attributes from what these changes brought into the workspace. Blocking."""
+    """Remove overlay attributes from what these changes brought into the workspace. Blocking.
+
+    Files have lost theirs when the changes were read.
+    """
     with Descent(confined(workspace_fd)) as descent:
         for change in changes:
-            if change.after is None:
+            if change.after is None or change.after.kind == "file":
                 continue
             path, _, name = change.path.rpartition(b"/")
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import hashlib
 import os
 from collections.abc import Callable
@@ -21,7 +22,25 @@ _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 _SYSCALLS: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "armv7l": 382, "s390x": 347}
 """renameat2(2) by machine, for a C library that does not wrap it (musl)."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_RenameAt2 = Callable[[int, bytes, int, bytes, int], int]
+
+
+def _find_renameat2() -> _RenameAt2 | None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    types = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    if hasattr(libc, "renameat2"):
+        libc.renameat2.argtypes = types
+        found: _RenameAt2 = libc.renameat2
+        return found
+    number = _SYSCALLS.get(os.uname().machine)
+    if number is None:
+        return None
+    libc.syscall.argtypes = (ctypes.c_long, *types)
+    libc.syscall.restype = ctypes.c_long
+    return functools.partial(libc.syscall, number)
+
+
+_renameat2: Final = _find_renameat2()
 
 
 def move(name: bytes, source_fd: int, target_fd: int) -> None:
@@ -110,16 +129,9 @@ def try_exchange_names(dir_fd: int, first: bytes, second: bytes) -> bool:
 
 
 def _rename(source_fd: int, source: bytes, target_fd: int, target: bytes, flags: int) -> None:
-    arguments = (source_fd, source, target_fd, target, flags)
-    if hasattr(_libc, "renameat2"):
-        result = _libc.renameat2(*arguments)
-    else:
-        number = _SYSCALLS.get(os.uname().machine)
-        if number is None:
-            raise OSError(errno.ENOSYS, "this machine has no known renameat2")
-        prepared = [ctypes.c_long(item) if isinstance(item, int) else item for item in arguments]
-        result = _libc.syscall(ctypes.c_long(number), *prepared)
-    if result:
+    if _renameat2 is None:
+        raise OSError(errno.ENOSYS, "this machine has no known renameat2")
+    if _renameat2(source_fd, source, target_fd, target, flags):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), os.fsdecode(source))
 

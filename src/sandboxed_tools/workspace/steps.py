@@ -10,23 +10,43 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from sandboxed_tools.workspace.change import Change
-from sandboxed_tools.workspace.change_paths import in_path_order, placed
+from sandboxed_tools.workspace.change_paths import PlacedChange, in_path_order, placed
 from sandboxed_tools.workspace.descent import Descent
 from sandboxed_tools.workspace.layers import confined, is_whiteout
 from sandboxed_tools.workspace.renames import exchange, move, repair
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["Blocked", "Folders", "Identity", "OnStep", "Step", "StepKind", "steps_for"]
+__all__ = [
+    "Blocked",
+    "Folders",
+    "Identity",
+    "OnStep",
+    "Present",
+    "Step",
+    "StepKind",
+    "steps_for",
+]
 
 StepKind = Literal["add", "swap", "remove", "mode"]
 Identity = tuple[int, int]
 """An entry's inode and modification time: an inode alone is given to the next file that is made."""
+
+
+class Present(NamedTuple):
+    """What the workspace holds at a path."""
+
+    identity: Identity
+    is_folder: bool
+
+    @classmethod
+    def of(cls, info: os.stat_result) -> Present:
+        return cls(_identity_of(info), stat.S_ISDIR(info.st_mode))
+
 
 OnStep = Callable[[], None]
 """Called before each single change of the disk; tests stop the process there."""
@@ -98,14 +118,15 @@ class Step:
             return
         name = self.name
         upper, host = folders.pair(self.folder)
-        if self.kind == "swap":
+        if self.kind == "swap" and folders.was_cut_off:
             repair(name, upper, host, salt=folders.salt)
-        staged, present = _identity(upper, name), _identity(host, name)
         if self.kind == "remove":
             self._take_out(upper, host, on_step)
-        elif present == self.staged:
             return
-        elif self.kind == "add" and present is None and staged == self.staged:
+        staged, present = _identity(upper, name), _identity(host, name)
+        if present == self.staged:
+            return
+        if self.kind == "add" and present is None and staged == self.staged:
             on_step()
             move(name, upper, host)
         elif self.kind == "swap" and (staged, present) == (self.staged, self.present):
@@ -121,14 +142,15 @@ class Step:
             return
         name = self.name
         upper, host = folders.pair(self.folder)
-        if self.kind == "swap":
+        if self.kind == "swap" and folders.was_cut_off:
             repair(name, upper, host, salt=folders.salt)
-        staged, present = _identity(upper, name), _identity(host, name)
         if self.kind == "remove":
             self._put_back(upper, host, on_step)
-        elif staged == self.staged:
             return
-        elif self.kind == "add" and present == self.staged and staged is None:
+        staged, present = _identity(upper, name), _identity(host, name)
+        if staged == self.staged:
+            return
+        if self.kind == "add" and present == self.staged and staged is None:
             on_step()
             move(name, host, upper)
         elif self.kind == "swap" and self._is_kept(staged) and present == self.staged:
@@ -147,11 +169,12 @@ class Step:
 
     def _take_out(self, upper: int, host: int, on_step: OnStep) -> None:
         name = self.name
-        if _identity(host, name) is None and self._is_kept(_identity(upper, name)):
+        kept, present = _info(upper, name), _identity(host, name)
+        if present is None and kept is not None and self._is_kept(_identity_of(kept)):
             return
-        if _identity(host, name) != self.present:
+        if present != self.present:
             raise Blocked(self.path)
-        if _whiteout(upper, name):
+        if kept is not None and is_whiteout(kept):
             on_step()
             os.unlink(name, dir_fd=upper)
         on_step()
@@ -159,12 +182,14 @@ class Step:
 
     def _put_back(self, upper: int, host: int, on_step: OnStep) -> None:
         name = self.name
-        if self._is_kept(_identity(upper, name)) and _identity(host, name) is None:
+        kept, present = _identity(upper, name), _identity(host, name)
+        if self._is_kept(kept) and present is None:
             on_step()
             move(name, upper, host)
-        if not self._is_kept(_identity(host, name)):
+            kept, present = None, kept
+        if not self._is_kept(present):
             raise Blocked(self.path)
-        if _identity(upper, name) is None:
+        if kept is None:
             on_step()
             # An unprivileged process may make this one device (mknod(2), Linux 5.8).
             os.mknod(name, stat.S_IFCHR, 0, dir_fd=upper)
@@ -192,14 +217,13 @@ class Step:
 def steps_for(
     changes: tuple[Change, ...],
     *,
-    host_identity: Callable[[Parts], Identity | None],
-    host_is_folder: Callable[[Parts], bool],
+    present_at: Callable[[PlacedChange], Present | None],
 ) -> tuple[Step, ...]:
     """The steps that make these changes, in the order in which they are taken.
 
     Additions come first, with folders whole, and deletions after everything that may need them;
-    modes last, because a folder may lock us out. ``host_identity`` and ``host_is_folder`` tell
-    what the workspace holds now.
+    modes last, because a folder may lock us out. ``present_at`` tells what the workspace holds in
+    the place of a change.
     """
     steps: list[Step] = [*_locked_folders(changes)]
     whole: int | None = None
@@ -209,7 +233,8 @@ def steps_for(
         if whole is not None and item.shared >= whole:
             continue
         whole = None
-        present = host_identity(parts)
+        there = present_at(item)
+        present = None if there is None else there.identity
         if change.after is None:
             if present is not None:
                 steps.append(Step("remove", change.path, present=present))
@@ -221,7 +246,7 @@ def steps_for(
             )
             continue
         if change.after.kind == "folder":
-            if change.before is None and host_is_folder(parts):
+            if change.before is None and there is not None and there.is_folder:
                 # Both sides made it: what is in it comes entry by entry.
                 continue
             whole = len(parts)
@@ -255,11 +280,13 @@ class Folders:
     """The same folder of the upper tree and of the workspace, opened in pairs without any link.
 
     Used in a ``with`` block; a pair stays open until the next one is asked for. ``salt`` is
-    something that was not known when the upper tree was filled, see :func:`exchange`.
+    something that was not known when the upper tree was filled, see :func:`exchange`. With
+    ``was_cut_off``, steps have been taken before, and one of them perhaps only in part.
     """
 
-    def __init__(self, upper_fd: int, workspace_fd: int, *, salt: bytes) -> None:
+    def __init__(self, upper_fd: int, workspace_fd: int, *, salt: bytes, was_cut_off: bool) -> None:
         self.salt = salt
+        self.was_cut_off = was_cut_off
         self._upper = Descent(confined(upper_fd))
         self._host = Descent(confined(workspace_fd))
 
@@ -297,18 +324,21 @@ def _folder(descent: Descent, path: bytes) -> int:
         raise
 
 
+def _info(dir_fd: int, name: bytes) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _identity_of(info: os.stat_result) -> Identity:
+    return info.st_ino, info.st_mtime_ns
+
+
 def _identity(dir_fd: int, name: bytes) -> Identity | None:
-    with suppress(FileNotFoundError):
-        info = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-        return info.st_ino, info.st_mtime_ns
-    return None
+    info = _info(dir_fd, name)
+    return None if info is None else _identity_of(info)
 
 
 def _identity_from_json(data: list[int] | None) -> Identity | None:
     return None if data is None else (int(data[0]), int(data[1]))
-
-
-def _whiteout(dir_fd: int, name: bytes) -> bool:
-    with suppress(FileNotFoundError):
-        return is_whiteout(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
-    return False
