@@ -413,3 +413,23 @@ def test_an_address_that_is_taken_or_foreign_is_a_plain_error() -> None:
                 HttpAddress.bind(host, port)
     finally:
         taken.socket.close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "0", "::", "0x0"])
+def test_all_addresses_at_once_are_none_that_a_client_could_name(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="name the one address"):
+        HttpAddress.bind(host)
+
+
+def test_the_host_is_the_one_that_clients_write() -> None:
+    with HttpAddress.bind("LOCALHOST").socket as bound:
+        named = HttpAddress(bound, "127.0.0.1", 80, "token")
+        assert named.authorities == {"127.0.0.1", "localhost"}, "no client writes :80"
+        assert named.url == "http://127.0.0.1/mcp"
+        six = HttpAddress(bound, "::1", 8080, "token")
+        assert six.authorities == {"[::1]:8080", "localhost:8080"}
+        other = HttpAddress(bound, "192.0.2.1", 8080, "token")
+        assert other.authorities == {"192.0.2.1:8080"}
+    loud = HttpAddress.bind("LocalHost")
+    with loud.socket:
+        assert loud.authorities == {f"localhost:{loud.port}"}

@@ -58,8 +58,9 @@ class HttpAddress:
         """Listen on an address of this machine, on a free port when it is 0; make a token.
 
         Raises:
-            ConfigurationError: the address is none of this machine's, or taken.
+            ConfigurationError: the address is none of this machine's, taken, or all of them.
         """
+        host = _as_clients_write_it(host)
         is_ipv6 = ":" in host
         bound = socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -69,6 +70,8 @@ class HttpAddress:
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             bound.bind((host, port))
             bound.listen(128)
+            if ipaddress.ip_address(bound.getsockname()[0]).is_unspecified:
+                raise OSError("name the one address that clients call: Host has to be exactly it")
         except (OSError, OverflowError) as error:
             bound.close()
             raise ConfigurationError(f"{host}:{port} cannot be listened on: {error}") from error
@@ -92,7 +95,16 @@ class HttpAddress:
         return frozenset(self._authority(name) for name in names)
 
     def _authority(self, name: str) -> str:
-        return f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}"
+        """With the port, which clients leave out where it is the protocol's own (RFC 9110, 7.2)."""
+        bare = f"[{name}]" if ":" in name else name
+        return bare if self.port == 80 else f"{bare}:{self.port}"
+
+
+def _as_clients_write_it(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
 
 
 async def serve_http(
