@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from sandboxed_tools.errors import EngineFault
 from sandboxed_tools.sandbox.docker.engine import Engine
+from sandboxed_tools.sandbox.docker.ssh_stream import open_ssh_stream
 
 __all__ = ["Connection", "attach"]
 
@@ -163,7 +164,7 @@ def _open_stream(
         return stream, None
     address = urlsplit(engine.base_url)
     if address.scheme == "ssh":
-        return _through_ssh(engine.base_url, timeout_s=timeout_s)
+        return open_ssh_stream(engine.base_url, timeout_s=timeout_s)
     stream = socket.create_connection(
         (address.hostname or "localhost", address.port or 2375), timeout=timeout_s
     )
@@ -182,23 +183,3 @@ def _open_stream(
     except BaseException:
         stream.close()
         raise
-
-
-def _through_ssh(url: str, *, timeout_s: float) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    address = urlsplit(url)
-    ours, theirs = socket.socketpair()
-    ours.settimeout(timeout_s)
-    words = ["ssh", "-T", "-o", "BatchMode=yes"]
-    if address.username:
-        words += ["-l", address.username]
-    if address.port:
-        words += ["-p", str(address.port)]
-    with theirs:
-        process = subprocess.Popen(
-            [*words, "--", address.hostname or "", "docker", "system", "dial-stdio"],
-            stdin=theirs.fileno(),
-            stdout=theirs.fileno(),
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    return ours, process

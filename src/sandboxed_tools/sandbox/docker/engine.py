@@ -25,6 +25,7 @@ from requests.exceptions import RequestException
 
 from sandboxed_tools.errors import EngineForbidden, EngineNotFound
 from sandboxed_tools.sandbox.docker.endpoints import Endpoint, candidate_endpoints
+from sandboxed_tools.sandbox.docker.ssh_adapter import SshAdapter
 from sandboxed_tools.tool.foreign_text import for_terminal
 
 __all__ = ["Engine", "NoEngineAnswers", "Trial", "ask_engine", "find_engine"]
@@ -187,13 +188,15 @@ def _client(endpoint: Endpoint, *, version: str, timeout_s: float) -> docker.API
         files = endpoint.tls
         pair = (files.cert, files.key) if files.cert and files.key else None
         tls = TLSConfig(client_cert=pair, ca_cert=files.ca, verify=files.verify)
+    is_ssh = endpoint.url.startswith("ssh://")
     api = docker.APIClient(
-        base_url=endpoint.url,
+        base_url="http://engine:80" if is_ssh else endpoint.url,
         version=version,
         timeout=timeout_s,  # type: ignore[arg-type]  # requests takes fractions of a second
         tls=tls,
-        use_ssh_client=True,
     )
+    if is_ssh:
+        api.mount(api.base_url, SshAdapter(endpoint.url))
     # docker-py copies the proxies of ~/.docker/config.json, credentials included, into the
     # environment of every container that it creates.
     api._proxy_configs = ProxyConfig()  # type: ignore[attr-defined]
