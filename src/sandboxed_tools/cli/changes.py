@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,6 @@ import typer
 from sandboxed_tools.cli import exit_codes, options
 from sandboxed_tools.cli.changes_shown import (
     decision_object,
-    notes_of,
     show_decision,
     show_diffs,
     show_list,
@@ -21,7 +19,6 @@ from sandboxed_tools.cli.changes_shown import (
 from sandboxed_tools.cli.console import errors_end_the_program, out, print_json, safe, stderr
 from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.policy import LayeredPolicy
-from sandboxed_tools.tool import ChangeSummary
 from sandboxed_tools.workspace import (
     ChangeSet,
     ChangeStore,
@@ -33,7 +30,7 @@ from sandboxed_tools.workspace import (
     undo_set,
 )
 
-__all__ = ["app", "decide_about"]
+__all__ = ["app"]
 
 app = typer.Typer(help="Look at held changes, and apply, discard or undo them.")
 
@@ -198,42 +195,3 @@ def _find(
 
 def _moment(item: SetState) -> float:
     return item.decided_s or item.created_s
-
-
-def decide_about(summary: ChangeSummary | None) -> None:
-    """After a command: say what it changed, and ask on a terminal what is to become of it.
-
-    Elsewhere the line is printed that applies it. All of this goes to standard error.
-    """
-    if summary is None or summary.id is None:
-        return
-    with errors_end_the_program(as_json=False):
-        store = ChangeStore()
-        change_set = store.get(summary.id)
-        console = stderr()
-        console.print(safe(f"{summary.decision}: {change_set.summary()}", "bold"))
-        for note in notes_of(change_set):
-            console.print(safe(note, "yellow"))
-        if change_set.status == "applied":
-            console.print(f"undo it: sandboxed-tools changes undo {change_set.id}", markup=False)
-            return
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            console.print(f"see it:   sandboxed-tools changes diff {change_set.id}", markup=False)
-            console.print(f"apply it: sandboxed-tools changes apply {change_set.id}", markup=False)
-            return
-        _ask(store, change_set)
-
-
-def _ask(store: ChangeStore, change_set: ChangeSet) -> None:
-    while True:
-        answer = typer.prompt("[d]iff, [a]pply, [f]orget or [k]eep", default="k", err=True)
-        if answer.startswith("d"):
-            show_diffs(diff_set(store, change_set))
-            continue
-        if answer.startswith("a"):
-            protected = LayeredPolicy().current().policy.protected_paths
-            decision = apply_set(store, change_set.id, protected=protected)
-            _report(store, decision, "applied", as_json=False)
-        elif answer.startswith("f"):
-            _report(store, discard_set(store, change_set.id), "discarded", as_json=False)
-        return

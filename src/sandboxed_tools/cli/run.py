@@ -14,7 +14,7 @@ import typer
 from sandboxed_tools.builtin.bash import SANDBOX_ENV, bash_command
 from sandboxed_tools.cli import exit_codes, options
 from sandboxed_tools.cli.as_json import exec_object
-from sandboxed_tools.cli.changes import decide_about
+from sandboxed_tools.cli.changes_asked import decide_about
 from sandboxed_tools.cli.confirm import terminal_confirmer
 from sandboxed_tools.cli.console import errors_end_the_program, print_json, safe, stderr
 from sandboxed_tools.cli.interrupt import call_until_interrupted
