@@ -361,6 +361,29 @@ def test_a_client_that_goes_without_having_read_its_answers_ends_the_server() ->
         assert process.wait(60) in (0, 130)
 
 
+def test_an_error_of_the_client_s_is_an_answer_to_our_question(workspace: Path) -> None:
+    """It is neither echoed nor waited for: the call goes on without roots, and without a yes."""
+    hello = json.loads(INITIALIZE)
+    hello["params"]["capabilities"] = {"roots": {}, "elicitation": {}}
+    arguments = {"file_path": str(workspace / "new"), "content": "x"}
+    call = {"jsonrpc": "2.0", "id": "call", "method": "tools/call"}
+    call["params"] = {"name": "Write", "arguments": arguments}  # type: ignore[assignment]
+    with raw_server("-w", workspace) as process:
+        send(process, json.dumps(hello).encode())
+        assert receive(process)["id"] == 1
+        send(process, INITIALIZED, json.dumps(call).encode())
+        for method in ("roots/list", "elicitation/create"):
+            question = receive(process)
+            assert question["method"] == method
+            error = {"code": -32603, "message": "not now"}
+            refusal = {"jsonrpc": "2.0", "id": question["id"], "error": error}
+            send(process, json.dumps(refusal).encode())
+        answer = receive(process)
+        assert answer["id"] == "call"
+        assert answer["result"]["isError"] is True
+    assert not (workspace / "new").exists()
+
+
 def test_messages_from_a_file_are_answered_to_the_last_byte(tmp_path: Path) -> None:
     messages = tmp_path / "messages"
     list_tools = b'{"jsonrpc":"2.0","id":"list","method":"tools/list"}'

@@ -155,8 +155,8 @@ async def _read(
     async with to_server, complaints:
         async for line in _lines(descriptor):
             message = _parsed(line)
-            if isinstance(message, types.JSONRPCError):
-                await complaints.send(SessionMessage(message))
+            if isinstance(message, _Complaint):
+                await complaints.send(SessionMessage(message.answer))
             elif message is not None:
                 await unanswered.add(message)
                 await to_server.send(SessionMessage(message))
@@ -181,8 +181,15 @@ async def _lines(descriptor: int) -> AsyncIterator[bytes | None]:
             held, is_too_long = bytearray(), True
 
 
-def _parsed(line: bytes | None) -> types.JSONRPCMessage | None:
-    """A message; for what is none, the error to answer with; nothing for an empty line."""
+@dataclass(frozen=True, slots=True)
+class _Complaint:
+    """What a line that holds no message is answered with. A client may send errors of its own."""
+
+    answer: types.JSONRPCError
+
+
+def _parsed(line: bytes | None) -> types.JSONRPCMessage | _Complaint | None:
+    """A message; for what is none, the complaint about it; nothing for an empty line."""
     if line is None:
         return _error(types.INVALID_REQUEST, f"A message has at most {MAX_LINE_BYTES} bytes.")
     if not line.strip():
@@ -198,7 +205,7 @@ def _parsed(line: bytes | None) -> types.JSONRPCMessage | None:
     return message
 
 
-def _complaint(line: bytes) -> types.JSONRPCError:
+def _complaint(line: bytes) -> _Complaint:
     try:
         json.loads(line)
     except (ValueError, RecursionError):
@@ -206,10 +213,9 @@ def _complaint(line: bytes) -> types.JSONRPCError:
     return _error(types.INVALID_REQUEST, "Invalid request: not one JSON-RPC 2.0 message.")
 
 
-def _error(code: int, message: str) -> types.JSONRPCError:
-    return types.JSONRPCError(
-        jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message)
-    )
+def _error(code: int, message: str) -> _Complaint:
+    error = types.ErrorData(code=code, message=message)
+    return _Complaint(types.JSONRPCError(jsonrpc="2.0", id=None, error=error))
 
 
 async def _write(
