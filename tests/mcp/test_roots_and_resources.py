@@ -13,7 +13,7 @@ import mcp_types as types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp import Client, MCPError
+from mcp import Client, MCPDeprecationWarning, MCPError
 from tests.mcp.serving import texts
 from tests.mcp.slow_sandbox import SlowSandbox
 
@@ -67,6 +67,24 @@ async def test_without_usable_roots_the_first_allowed_folder_is_the_workspace(
     for roots in ((), ("file:///etc",), ("file:///nonexistent",)):
         async with connected(workspaces=(allowed,), client=with_roots(*roots)) as client:
             assert "inner/here.txt" in await files_seen(client)
+
+
+async def test_roots_are_asked_for_once_and_move_no_session_later(allowed: Path) -> None:
+    elsewhere = allowed / "elsewhere"
+    elsewhere.mkdir()
+    answers = [(allowed / "inner").as_uri(), elsewhere.as_uri()]
+    asked: list[str] = []
+
+    async def roots(ctx: Any) -> types.ListRootsResult:
+        asked.append(answers[len(asked)])
+        return types.ListRootsResult(roots=[types.Root.model_validate({"uri": asked[-1]})])
+
+    async with connected(workspaces=(allowed,), client={"list_roots_callback": roots}) as client:
+        assert "here.txt" in await files_seen(client)
+        with pytest.warns(MCPDeprecationWarning):
+            await client.session.send_roots_list_changed()
+        assert "here.txt" in await files_seen(client)
+    assert len(asked) == 1
 
 
 async def test_without_an_allowed_folder_no_root_opens_one(allowed: Path) -> None:
