@@ -42,14 +42,17 @@ def test_a_connection_never_waits_for_an_acknowledgement() -> None:
 async def test_a_connection_that_shows_no_head_is_closed(
     pieces: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "HEAD_DEADLINE_S", 0.3)
     async with http_server(SERVED) as running:
         with anyio.fail_after(DEADLINE_S):
+            if len(pieces) < 2:
+                monkeypatch.setattr(http_connection, "HEAD_DEADLINE_S", 0.3)
             async with await anyio.connect_tcp("127.0.0.1", running.address.port) as stream:
                 for number, piece in enumerate(pieces):
                     await stream.send(piece.encode())
                     if number == 0 and len(pieces) > 1:
                         assert b" 421 " in await stream.receive()
+                        # Only now: the head before was to be read in time by a busy machine.
+                        monkeypatch.setattr(http_connection, "HEAD_DEADLINE_S", 0.3)
                 await _read_to_the_end(stream)
 
 
@@ -61,10 +64,8 @@ async def _read_to_the_end(stream: ByteStream) -> None:
         return
 
 
-async def test_the_deadline_for_a_head_ends_no_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_connection, "HEAD_DEADLINE_S", 3)
+@pytest.mark.slow  # it waits for the real deadline: a shorter one would meet a busy machine
+async def test_the_deadline_for_a_head_ends_no_call(tmp_path: Path) -> None:
     sandbox = SlowSandbox()
     async with http_server(ServerOptions(sandbox=sandbox, workspaces=(tmp_path,))) as running:
         async with running.client() as client, anyio.create_task_group() as tasks:
