@@ -23,7 +23,7 @@ from sandboxed_tools.tool import Limits
 
 __all__ = ["conduct", "snapshot"]
 
-AT_ONCE = 3 if PATIENCE == 1 else 1
+AT_ONCE = 3 if PATIENCE == 1 else 2
 RESPONSIVE_S = 5.0 * PATIENCE
 
 

@@ -63,7 +63,9 @@ def found(request: pytest.FixtureRequest, engine: Engine, base_image: str) -> di
     rows = [row for row in RUN_HERE if row.id in selected]
 
     async def run() -> dict[str, list[str]]:
-        sandbox = DockerSandbox(engine, views=WorkspaceViews())
+        # Each row has workspaces of its own, so that what stands ready after a call is for nobody,
+        # and making it takes an emulated machine seconds.
+        sandbox = DockerSandbox(engine, views=WorkspaceViews(), warm=PATIENCE == 1)
         try:
             return await conduct(rows, sandbox)
         finally:
