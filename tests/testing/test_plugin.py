@@ -103,10 +103,17 @@ def test_a_failing_report_shows_output_and_changes_made_harmless(
         def test_red_too(toolbox, workspace):
             result = toolbox.call("Bash", {"command": "echo by a tool; echo x > made.txt; exit 6"})
             assert result.output.ok
+
+        def test_red_after_its_changes_have_gone(toolbox, workspace):
+            from sandboxed_tools.workspace import ChangeStore, discard_set
+            result = toolbox.call("Bash", {"command": "echo x > made.txt; exit 7"})
+            discard_set(ChangeStore(), result.output.changes.id)
+            ChangeStore().remove(result.output.changes.id)
+            assert result.output.ok
         """
     )
     result = run(pytester)
-    result.assert_outcomes(passed=1, failed=2)
+    result.assert_outcomes(passed=1, failed=3)
     text = result.stdout.str()
     assert "sandbox 1: printf" in text
     assert "exited, exit code 5" in text
@@ -118,6 +125,7 @@ def test_a_failing_report_shows_output_and_changes_made_harmless(
     assert "sandbox 1: echo by a tool" in text
     assert "exited, exit code 6" in text
     assert "added made.txt" in text
+    assert "not to be had any more" in text
 
 
 def test_a_marker_that_cannot_be_meant_is_an_error_that_says_what_is_known(
