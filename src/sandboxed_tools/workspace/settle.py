@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from sandboxed_tools.workspace.layers import Layer, LowerTree
 
 __all__ = ["Origin", "hold_changes", "is_current", "layers_of", "settle_changes"]
 
+_log = logging.getLogger(__name__)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -81,7 +83,7 @@ def settle_changes(origin: Origin, upper: Path, *, ended_by_itself: bool) -> Cha
     is stays held, whole.
 
     Raises:
-        InvalidWorkspace, Overloaded, OSError, TreeMoved: nothing was applied.
+        InvalidWorkspace, Overloaded, OSError, TreeMoved: nothing was applied, or held.
     """
     if origin.changes == "discard":
         return ChangeSummary(decision="discarded")
@@ -93,7 +95,11 @@ def settle_changes(origin: Origin, upper: Path, *, ended_by_itself: bool) -> Cha
         return ChangeSummary(decision="none")
     applied = False
     if origin.changes == "apply" and ended_by_itself:
-        applied = apply_set(store, change_set.id, protected=origin.protected).done
+        try:
+            applied = apply_set(store, change_set.id, protected=origin.protected).done
+        except OSError:
+            # The set is kept, and whoever decides about it next finishes what was begun.
+            _log.exception("change set %s could not be applied", change_set.id)
     return ChangeSummary(
         decision="applied" if applied else "held",
         id=change_set.id,

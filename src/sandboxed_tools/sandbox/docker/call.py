@@ -357,8 +357,8 @@ class Call:
         try:
             if container.view is None:
                 return result
-            summary = container.view.settle(ended_by_itself=ended)
-            return _decided(result, summary, container.view)
+            summary, notes = _settle(container.view, ended=ended)
+            return _with(_decided(result, summary, container.view), summary, *notes)
         finally:
             self._around.later.put(
                 functools.partial(self._followed, container, mould=mould, view_kind=result.view)
@@ -385,14 +385,14 @@ class Call:
         caller's back.
         """
         view = container.view
-        settled: list[ChangeSummary] = []
+        settled: list[tuple[ChangeSummary, tuple[str, ...]]] = []
         gone = threading.Event()
 
         def settle() -> None:
             try:
                 leave()
                 if view is not None:
-                    settled.append(view.settle(ended_by_itself=ended))
+                    settled.append(_settle(view, ended=ended))
             finally:
                 gone.set()
 
@@ -402,8 +402,19 @@ class Call:
         if ended:
             gone.wait(SETTLE_WAIT_S)
         if settled:
-            return _decided(result, settled[0], view)
+            summary, notes = settled[0]
+            return _with(_decided(result, summary, view), summary, *notes)
         return _with(result, None, "the changes are decided about when the container is gone")
+
+
+def _settle(view: View, *, ended: bool) -> tuple[ChangeSummary, tuple[str, ...]]:
+    """What became of the changes. A disk that does not take them does not take the result along."""
+    try:
+        return view.settle(ended_by_itself=ended), ()
+    except OSError as error:
+        _log.exception("the changes of a call could not be kept")
+        why = error.strerror or type(error).__name__
+        return ChangeSummary(decision="discarded"), (f"the changes are lost: {why}",)
 
 
 def _decided(result: ExecResult, changes: ChangeSummary, view: View) -> ExecResult:

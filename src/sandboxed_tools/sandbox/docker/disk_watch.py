@@ -6,6 +6,7 @@ fast writer gets further than its limit; a file that is deleted but still open i
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -17,11 +18,17 @@ from sandboxed_tools.tool.limits import Limits
 __all__ = ["DiskWatch", "exceeds"]
 
 PERIOD_S = 0.5
+_log = logging.getLogger(__name__)
 
 
 def exceeds(view: View, limits: Limits) -> bool:
     """Whether the changes hold more than they may now. Blocking, O(changes)."""
-    used = view.usage()
+    try:
+        used = view.usage()
+    except OSError:
+        # What cannot be counted is not allowed either.
+        _log.exception("the changes of a call cannot be counted")
+        return True
     if used.is_disk_low:
         return True
     return used.changed_bytes > limits.changes_bytes or used.entries > limits.changes_entries
