@@ -157,12 +157,18 @@ class ChangeStore:
         for name in os.listdir(self.folder):
             if _ID.fullmatch(name) is None:
                 continue
-            try:
-                found.append(SetState.from_json(_read(self.folder / name / "state.json")))
-            except (FileNotFoundError, ValueError, KeyError, TypeError):
-                # Removed meanwhile, or damaged; asking for it by its id says which.
-                _log.debug("change set %s cannot be listed", name)
+            state = self._state(name)
+            if state is not None:
+                found.append(state)
         return sorted(found, key=lambda item: (item.created_s, item.id))
+
+    def _state(self, change_set_id: str) -> SetState | None:
+        try:
+            return SetState.from_json(_read(self.folder / change_set_id / "state.json"))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            # Removed meanwhile, or damaged; asking for it by its id says which.
+            _log.debug("change set %s cannot be listed", change_set_id)
+            return None
 
     def pending(self, *, workspace: Path, session: str | None) -> tuple[SetState, ...]:
         """The held sets that the next call of a session sees, oldest first."""
@@ -196,9 +202,17 @@ class ChangeStore:
             kept_bytes += tree_usage(self.upper(item.id)).changed_bytes
             age_s = time.time() - (item.decided_s or item.created_s)
             if kept_bytes > max_bytes or age_s > max_age_s:
-                self.remove(item.id)
-                gone += 1
+                gone += self._forget(item)
         return gone
+
+    def _forget(self, item: SetState) -> int:
+        """Remove a decided set, unless somebody is deciding about its workspace at this moment."""
+        with suppress(Overloaded), workspace_lock(item.workspace, wait_s=0):
+            now = self._state(item.id)
+            if now is not None and now.status == item.status:
+                self.remove(item.id)
+                return 1
+        return 0
 
     def _prune_replaced(self) -> int:
         """Replaced sets go once no call can see them any more: calls last at most a day."""
@@ -224,20 +238,20 @@ class ChangeStore:
 
 
 @contextmanager
-def workspace_lock(workspace: bytes) -> Iterator[None]:
+def workspace_lock(workspace: bytes, *, wait_s: float | None = None) -> Iterator[None]:
     """Keep other applies, undos and recoveries of this workspace out. Blocking.
 
     The lock is the kernel's (flock(2)), so it goes with its holder however that ends.
 
     Raises:
-        Overloaded: another process holds it for over 30 seconds.
+        Overloaded: another process holds it for over ``wait_s``, which is 30 seconds by default.
     """
     folder = state_dir() / "locks"
     folder.mkdir(mode=0o700, exist_ok=True)
     name = hashlib.sha256(workspace).hexdigest()[:32]
     fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        deadline = time.monotonic() + _LOCK_DEADLINE_S
+        deadline = time.monotonic() + (_LOCK_DEADLINE_S if wait_s is None else wait_s)
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -65,6 +65,17 @@ def test_a_decided_set_that_a_held_one_builds_on_stays(call: Call, store: Change
     assert first in {item.id for item in store.sets()}
 
 
+def test_a_set_that_is_being_decided_about_is_not_forgotten(
+    call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    old = call("echo x > a").id
+    assert apply_set(store, old).done
+    age(store, old, 40 * DAY_S)
+    with workspace_lock(os.fsencode(workspace)):
+        assert store.prune() == 0
+    assert store.prune() == 1
+
+
 def test_replaced_sets_are_gone_at_once_and_their_content_later(
     call: Call, workspace: Path, store: ChangeStore
 ) -> None:
