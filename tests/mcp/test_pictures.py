@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 from tests.mcp.serving import stdio_server, texts
 
+from sandboxed_tools.builtin.picture_type import MAX_PICTURE_BYTES, picture_type
 from sandboxed_tools.mcp import ServerOptions, Sessions, build_server
 from sandboxed_tools.mcp import artifacts as kept_artifacts
-from sandboxed_tools.mcp.pictures import MAX_PICTURE_BYTES, picture_type
 from sandboxed_tools.policy import Policy
 from sandboxed_tools.sandbox.contract import Capabilities, OutputSink, SandboxSpec
 from sandboxed_tools.tool import Command, ExecResult

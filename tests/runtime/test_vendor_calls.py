@@ -88,6 +88,27 @@ async def test_the_anthropic_sdks_own_types_go_in_and_come_out(box: Toolbox) -> 
     assert image["source"]["media_type"] == "image/png"
 
 
+@pytest.mark.parametrize(
+    "data",
+    [PNG[:-4], PNG[:20] + b"\xff" + PNG[21:], PNG + b"more", b"\xff\xd8\xff", b"GIF89a"],
+    ids=["cut off", "wrong checksum", "more behind it", "only says JPEG", "only says GIF"],
+)
+async def test_a_broken_picture_ends_no_conversation(
+    box: Toolbox, workspace: Path, data: bytes
+) -> None:
+    (workspace / "a.png").write_bytes(data)
+    (answer,) = await box.handle_anthropic([tool_use("1", "Read", {"file_path": "a.png"})])
+    assert isinstance(answer["content"], str)
+    assert "not shown" in answer["content"]
+    assert answer["is_error"] is False
+
+
+async def test_the_answers_to_one_message_hold_a_bounded_number_of_pictures(box: Toolbox) -> None:
+    calls = [tool_use(str(n), "Read", {"file_path": "a.png"}) for n in range(12)]
+    answers = await box.handle_anthropic(calls)
+    assert [isinstance(a["content"], list) for a in answers] == [True] * 8 + [False] * 4
+
+
 async def test_the_openai_sdks_own_types_go_in_and_come_out(box: Toolbox) -> None:
     from openai.types.chat import ChatCompletionMessage, ChatCompletionToolMessageParam
     from openai.types.responses import ResponseFunctionToolCall

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sandboxed_tools.builtin import CodeResult
 from sandboxed_tools.builtin.media_type import media_type
-from sandboxed_tools.mcp.pictures import picture_type
+from sandboxed_tools.builtin.picture_type import picture_type
 from sandboxed_tools.tool import for_terminal
 from sandboxed_tools.workspace.read_file import MediaContent
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sandboxed_tools.builtin.picture_type import picture_type
 from sandboxed_tools.errors import InvalidInput
 from sandboxed_tools.runtime.events import Finished, LastEvent
 from sandboxed_tools.runtime.executor import Executor
@@ -18,7 +19,10 @@ __all__ = ["is_error", "run_anthropic", "run_openai"]
 MAX_CALLS: Final = 1024
 MAX_ARGUMENTS_CHARS: Final = 64 * 1024 * 1024
 
-_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_PICTURES: Final = 8
+MAX_PICTURES_BYTES: Final = 8 * 1024 * 1024
+"""Of all pictures in the answers to one message; vendors take 32 MB and 100 pictures a request,
+and every later request has these in its history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,12 @@ async def run_anthropic(executor: Executor, blocks: Iterable[Any]) -> list[dict[
         for block in blocks
         if _get(block, "type") == "tool_use"
     ]
+    pictures = _Pictures()
     return [
         {
             "type": "tool_result",
             "tool_use_id": call.id,
-            "content": _anthropic_content(text, event),
+            "content": _anthropic_content(text, event, pictures),
             "is_error": failed,
         }
         for call, text, failed, event in await _run(executor, asked)
@@ -125,14 +130,43 @@ def _from_openai(call: Any) -> _Asked:
         return _Asked(call_id, name, None, is_chat, problem)
 
 
-def _anthropic_content(text: str, event: LastEvent | None) -> str | list[dict[str, Any]]:
-    """Text; for an image, the image as well."""
+@dataclass(slots=True)
+class _Pictures:
+    """How many pictures, and how large ones, the answers to one message may still hold."""
+
+    left: int = MAX_PICTURES
+    left_bytes: int = MAX_PICTURES_BYTES
+
+    def take(self, data: bytes) -> str | None:
+        """The media type of what can be shown, which is then counted.
+
+        A vendor refuses the whole request for a picture that it cannot read: a broken file in a
+        workspace would end the conversation. So what is not whole is not sent.
+        """
+        kind = picture_type(data)
+        if kind is None or not self.left or len(data) > self.left_bytes:
+            return None
+        self.left -= 1
+        self.left_bytes -= len(data)
+        return kind
+
+
+def _anthropic_content(
+    text: str, event: LastEvent | None, pictures: _Pictures
+) -> str | list[dict[str, Any]]:
+    """Text; for a picture, the picture as well."""
     result = event.result if isinstance(event, Finished) else None
     media = result.output if result is not None else None
-    if not isinstance(media, MediaContent) or media.media_type not in _IMAGES:
+    if not isinstance(media, MediaContent):
         return text
+    kind = pictures.take(media.data)
+    if kind is None:
+        is_picture = media.media_type.startswith("image/")
+        return (
+            f"{text}\n[It is not shown: broken, too large or one too many.]" if is_picture else text
+        )
     data = base64.b64encode(media.data).decode()
-    source = {"type": "base64", "media_type": media.media_type, "data": data}
+    source = {"type": "base64", "media_type": kind, "data": data}
     return [{"type": "text", "text": text}, {"type": "image", "source": source}]
 
 
