@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.command_line import Done, command_line
+from tests.cli.command_line import Done
 from typer.testing import CliRunner
 
 from sandboxed_tools.cli import main
@@ -36,7 +36,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def held(workspace: Path, base_image: str) -> str:
     """One set that changes every file, and is undone again by whoever applies it."""
     script = "for i in f*; do sed -i s/5/five/ $i; done; echo new > $'esc\\e[31m'"
-    ran = command_line("run", "--json", "-w", workspace, "--", script)
+    ran = in_here("run", "--json", "-w", workspace, "--", script)
     assert ran.code == 0, ran.errors
     return str(ran.object["changes"]["id"])
 
@@ -47,16 +47,20 @@ def small(tmp_path: Path, base_image: str) -> Iterator[Path]:
     folder = tmp_path / "ws"
     folder.mkdir()
     (folder / "a.txt").write_text("a\n")
-    command_line("run", "-w", folder, "--", "echo b >> a.txt; echo new > new; echo x > .envrc")
+    in_here("run", "-w", folder, "--", "echo b >> a.txt; echo new > new; echo x > .envrc")
     yield folder
     for item in ChangeStore().sets(workspace=folder):
         ChangeStore().remove(item.id)
 
 
 def changes(*words: str | Path, cwd: Path | None = None) -> Done:
+    return in_here("changes", *words, cwd=cwd)
+
+
+def in_here(*words: str | Path, cwd: Path | None = None) -> Done:
     """In this process, because each one of its own takes a second."""
     with contextlib.chdir(cwd or "."):
-        done = CliRunner().invoke(main.app, ["changes", *map(str, words)], prog_name="changes")
+        done = CliRunner().invoke(main.app, [*map(str, words)], prog_name="sandboxed-tools")
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Done(done.exit_code, done.stdout_bytes, done.stderr_bytes)
@@ -218,9 +222,7 @@ def test_a_name_cannot_speak_to_the_terminal(held: str) -> None:
 def test_a_set_whose_command_was_stopped_says_so(tmp_path: Path) -> None:
     folder = tmp_path / "ws"
     folder.mkdir()
-    ran = command_line(
-        "run", "--timeout", "1", "-w", folder, "--", "echo half > new; exec sleep 100"
-    )
+    ran = in_here("run", "--timeout", "1", "-w", folder, "--", "echo half > new; exec sleep 100")
     assert ran.code == 124
     assert "stopped" in ran.errors
     shown = changes("show", cwd=folder)
