@@ -10,6 +10,7 @@ from sandboxed_tools.errors import UnsupportedOnEngine
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.direct import direct_command
+from sandboxed_tools.sandbox.docker.errands import Errands
 from sandboxed_tools.sandbox.docker.moulds import Moulds
 from sandboxed_tools.tool.command import Command
 
@@ -34,7 +35,7 @@ def test_a_runtime_that_must_read_programs_gets_no_launcher(
 ) -> None:
     clients = Clients(engine)
     try:
-        mould = Moulds(clients).mould(SandboxSpec(base_image, runtime=runtime))
+        mould = Moulds(clients, errands=Errands()).mould(SandboxSpec(base_image, runtime=runtime))
     finally:
         clients.close()
     assert mould.launcher == launcher

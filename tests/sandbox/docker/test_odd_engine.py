@@ -129,6 +129,26 @@ def test_engine_that_never_answers_holds_no_cancelled_call(
     eventually(lambda: not left_over(api))
 
 
+def test_engine_that_never_answers_does_not_hold_up_the_end_of_a_program(
+    box: DockerSandbox, proxy: CuttableProxy, base_image: str
+) -> None:
+    proxy.hold_on = b"/containers/create"
+    results: list[ExecResult] = []
+
+    async def main() -> None:
+        results.append(await box.run(SandboxSpec(base_image), Command(("true",), env=ENV)))
+
+    threads = [threading.Thread(target=anyio.run, args=(main,))]
+    threads[0].start()
+    eventually(lambda: proxy.failures > 0)
+    threads.append(threading.Thread(target=box.close))
+    threads[1].start()
+    for thread in threads:
+        thread.join(45)  # the engine itself is given a minute
+    assert not any(thread.is_alive() for thread in threads)
+    assert [result.status for result in results] == ["cancelled"]
+
+
 def test_place_of_a_call_stays_taken_until_its_processes_are_gone(
     proxy: CuttableProxy, base_image: str, api: docker.APIClient
 ) -> None:

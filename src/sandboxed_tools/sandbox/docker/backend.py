@@ -30,6 +30,7 @@ from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.direct import Direct
 from sandboxed_tools.sandbox.docker.disposal import Disposal
 from sandboxed_tools.sandbox.docker.engine import Engine
+from sandboxed_tools.sandbox.docker.errands import Errands
 from sandboxed_tools.sandbox.docker.later import Later
 from sandboxed_tools.sandbox.docker.moulds import Moulds
 from sandboxed_tools.sandbox.docker.pool import WARM_LIFETIME_S, Pool
@@ -52,6 +53,9 @@ _log = logging.getLogger(__name__)
 
 CANCEL_WAIT_S = 1.0
 CLOSE_WAIT_S = 60.0
+ERRANDS_WAIT_S = 8.0
+"""An engine that has not answered by then to what nobody wants any more is not waited for."""
+
 COLD_LIFETIME_S = 60.0
 REMOTE_HEARTBEAT_S = 15.0
 LOCAL_HEARTBEAT_S = 60.0
@@ -105,7 +109,10 @@ class DockerSandbox:
         self._quiet = Quiet()
         self._later = Later()
         self._disposal = Disposal(self._clients, quiet=self._quiet)
-        self._moulds = Moulds(self._clients, cgroup_parent=self._cgroup_parent)
+        self._errands = Errands()
+        self._moulds = Moulds(
+            self._clients, errands=self._errands, cgroup_parent=self._cgroup_parent
+        )
         self._pool = Pool(
             make=self._make_warm,
             dispose=self._disposal.dispose,
@@ -160,7 +167,7 @@ class DockerSandbox:
             feed = StdinFeed(b"")
         call = Call(
             command,
-            mould=lambda: self._moulds.mould(spec),
+            mould=lambda is_wanted: self._moulds.mould(spec, is_wanted=is_wanted),
             source=self,
             surroundings=self._around,
             stdin=feed,
@@ -245,6 +252,8 @@ class DockerSandbox:
             call.stop()
         for call in calls:
             call.finished.wait(CLOSE_WAIT_S)
+        if not self._errands.close(timeout_s=ERRANDS_WAIT_S):
+            _log.error("the engine does not answer; gc will remove what it has made by then")
         self._later.close()
         self._pool.close()
         if not self._disposal.close(timeout_s=CLOSE_WAIT_S):
@@ -301,16 +310,25 @@ class DockerSandbox:
         container = self._pool.take(mould, is_wanted=is_wanted) if self._warm else None
         if container is not None:
             return container
-        return launch(
-            self._engine,
-            self._clients,
-            mould,
-            kind="call",
-            lifetime_s=COLD_LIFETIME_S,
-            views=self._views,
-            direct=direct,
+        return self._errands.run(
+            lambda: launch(
+                self._engine,
+                self._clients,
+                mould,
+                kind="call",
+                lifetime_s=COLD_LIFETIME_S,
+                views=self._views,
+                direct=direct,
+                is_wanted=is_wanted,
+            ),
             is_wanted=is_wanted,
+            give_away=self._give_away,
         )
+
+    def _give_away(self, container: Container) -> None:
+        """A container that was started just when its call was given up."""
+        container.connection.close()  # that alone ends it, should the rest not be waited for
+        self._disposal.dispose(container, is_urgent=True)
 
     def called(self, mould: Mould, *, view_kind: str) -> None:
         """From the first call of a kind on, containers are made ahead of the next ones."""

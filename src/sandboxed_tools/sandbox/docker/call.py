@@ -89,7 +89,7 @@ class Call:
         self,
         command: Command,
         *,
-        mould: Callable[[], Mould],
+        mould: Callable[[Callable[[], bool]], Mould],
         source: ContainerSource,
         surroundings: Surroundings,
         stdin: StdinFeed | None,
@@ -187,7 +187,7 @@ class Call:
         self.state = "starting"
         with contextlib.ExitStack() as place:
             place.callback(self._around.admission.leave)
-            mould = self._mould()
+            mould = self._mould(self._is_wanted)
             self.image = mould.image.reference
             direct = direct_command(mould, self._command)
             container = self._source.take(mould, direct=direct, is_wanted=self._is_wanted)

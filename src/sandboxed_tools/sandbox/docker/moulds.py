@@ -10,13 +10,14 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from sandboxed_tools.errors import ImageRefused, ImageUnavailable, SandboxUnavailable
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.create import Mould
+from sandboxed_tools.sandbox.docker.errands import Errands
 from sandboxed_tools.sandbox.docker.images import ResolvedImage, resolve_image
 from sandboxed_tools.sandbox.docker.launcher_volume import LauncherVolume
 from sandboxed_tools.tool.limits import Limits
@@ -43,21 +44,22 @@ class _Known:
 class Moulds:
     """Resolves specs. Safe to share by threads."""
 
-    def __init__(self, clients: Clients, *, cgroup_parent: str = "") -> None:
+    def __init__(self, clients: Clients, *, errands: Errands, cgroup_parent: str = "") -> None:
         self._clients = clients
+        self._errands = errands
         self._cgroup_parent = cgroup_parent
         self._launcher_volume = LauncherVolume(clients)
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
         self._told: set[str] = set()
 
-    def mould(self, spec: SandboxSpec) -> Mould:
-        """The mould for ``spec`` now. Blocking.
+    def mould(self, spec: SandboxSpec, *, is_wanted: Callable[[], bool] = lambda: True) -> Mould:
+        """The mould for ``spec`` now. Blocking, while ``is_wanted``.
 
         Raises:
             ImageUnavailable, ImageRefused, EngineFault: as ``resolve_image``.
         """
-        image = self._resolved(spec.image)
+        image = self._resolved(spec.image, is_wanted=is_wanted)
         if _reads_programs(spec.runtime):
             return Mould(spec, image, "none", cgroup_parent=self._cgroup_parent)
         if image.has_launcher:
@@ -107,7 +109,7 @@ class Moulds:
         with self._lock:
             return any(now - known.used_at < IN_USE_S for known in self._known.values())
 
-    def _resolved(self, reference: str) -> ResolvedImage:
+    def _resolved(self, reference: str, *, is_wanted: Callable[[], bool]) -> ResolvedImage:
         now = time.monotonic()
         with self._lock:
             known = self._known.get(reference)
@@ -115,7 +117,7 @@ class Moulds:
                 known.used_at = now
                 if now - known.asked_at < FRESH_S:
                     return known.image
-        return self._ask(reference)
+        return self._errands.run(lambda: self._ask(reference), is_wanted=is_wanted)
 
     def _ask(self, reference: str) -> ResolvedImage:
         with self._clients.lend() as api:

@@ -19,7 +19,7 @@ __all__ = ["Rounds"]
 _log = logging.getLogger(__name__)
 
 PERIOD_S = 300.0
-CLOSE_WAIT_S = 10.0
+CLOSE_WAIT_S = 2.0
 
 
 class Rounds:
