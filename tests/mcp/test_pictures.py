@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
-import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,105 +11,15 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mcp import Client, MCPError
+from tests.builtin.sample_pictures import jpeg, png
 from tests.mcp.serving import stdio_server, texts
 
-from sandboxed_tools.builtin.picture_type import MAX_PICTURE_BYTES, picture_type
 from sandboxed_tools.mcp import ServerOptions, Sessions, build_server
 from sandboxed_tools.mcp import artifacts as kept_artifacts
 from sandboxed_tools.policy import Policy
 from sandboxed_tools.sandbox.contract import Capabilities, OutputSink, SandboxSpec
 from sandboxed_tools.tool import Command, ExecResult
-
-
-def chunk(name: bytes, body: bytes = b"") -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-
-def png(width: int = 2, height: int = 2, *, padding: int = 0) -> bytes:
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
-    rows = zlib.compress(b"\0" * (3 * 2))
-    text = chunk(b"tEXt", b"Comment\0" + b"x" * padding) if padding else b""
-    return b"\x89PNG\r\n\x1a\n" + head + text + chunk(b"IDAT", rows) + chunk(b"IEND")
-
-
-def jpeg(width: int = 1, height: int = 1) -> bytes:
-    frame = struct.pack(">HBHHBBBB", 11, 8, height, width, 1, 1, 0x11, 0)
-    scan = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00" + b"\x00\xff\xd9"
-    start = b"\xff\xd8\xff\xe0\x00\x10JFIF\0" + b"\1\1\0\0\1\0\1\0\0"
-    return start + b"\xff\xff\xc0" + frame + scan
-
-
-GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
-LOSSY = base64.b64decode("UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA")
-LOSSLESS = base64.b64decode("UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==")
-
-
-def webp_with_canvas(width: int, height: int) -> bytes:
-    size = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
-    body = b"WEBPVP8X" + struct.pack("<I", 10) + b"\0\0\0\0" + size
-    return b"RIFF" + struct.pack("<I", len(body)) + body
-
-
-@pytest.mark.parametrize(
-    ("data", "kind"),
-    [
-        (png(), "image/png"),
-        (jpeg(), "image/jpeg"),
-        (GIF, "image/gif"),
-        (LOSSY, "image/webp"),
-        (LOSSLESS, "image/webp"),
-        (webp_with_canvas(640, 480), "image/webp"),
-        (png(8000, 8000), "image/png"),
-    ],
-)
-def test_a_whole_picture_has_its_type(data: bytes, kind: str) -> None:
-    assert picture_type(data) == kind
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\x89PNG\r\n\x1a\n",
-        b"\x89PNG\r\n\x1a\n" + b"not at all" * 20,
-        png()[:-1],
-        png() + b"<script>",
-        png()[:20] + b"\xff" + png()[21:],
-        png().replace(b"IEND", b"IEnD"),
-        png(8001, 2),
-        png(0, 2),
-        png(2**31, 2**31),
-        png(padding=MAX_PICTURE_BYTES),
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", b"\0" * 13) + chunk(b"aaaa") * 100_000,
-        b"\xff\xd8\xff",
-        b"\xff\xd8" + b"\xff" * 1_000_000 + b"\xd9",
-        b"\xff\xd8" + b"\xff\xe0\x00\x00" * 100_000 + b"\xff\xd9",
-        jpeg()[:-2],
-        jpeg(9000, 1),
-        jpeg(0, 1),
-        GIF[:-1],
-        b"GIF89a;",
-        LOSSY[:-1],
-        LOSSY + b"x",
-        webp_with_canvas(9000, 1),
-        b"RIFF\x04\0\0\0WEBP",
-        b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>",
-        b"%PDF-1.7",
-    ],
-)
-def test_what_is_no_whole_picture_has_none(data: bytes) -> None:
-    assert picture_type(data) is None
-
-
-@given(st.binary(max_size=200), st.sampled_from([png(), jpeg(), GIF, LOSSY, LOSSLESS]), st.data())
-def test_no_bytes_break_it(noise: bytes, picture: bytes, data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(picture)))
-    picture_type(noise)
-    picture_type(picture[:at] + noise)
-    picture_type(picture[:at] + noise + picture[at:])
 
 
 class Coding:

@@ -8,7 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 from mcp import Client
-from tests.mcp.test_pictures import Coding, png
+from tests.builtin.sample_pictures import png
+from tests.mcp.test_pictures import Coding
 
 from sandboxed_tools import ToolInput, build_tool
 from sandboxed_tools.builtin import SHIPPED
