@@ -113,6 +113,31 @@ def test_warm_containers_are_replaced_before_their_own_deadline(
     assert call(box, spec, "echo fresh").stdout == b"fresh\n"
 
 
+def test_what_was_asked_for_ahead_can_be_given_back(
+    box: DockerSandbox,
+    spec: SandboxSpec,
+    api: docker.APIClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert anyio.run(box.prewarm, spec, 4) == 4
+    monkeypatch.setattr(shelf, "BURST_S", 0.05)
+    anyio.run(box.prewarm, spec, 0)
+    eventually(lambda: len(warm(api)) == shelf.BASE_TARGET)
+
+
+def test_containers_of_a_kind_that_nobody_asks_for_any_more_go_all(
+    box: DockerSandbox,
+    spec: SandboxSpec,
+    api: docker.APIClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call(box, spec, "true")
+    eventually(lambda: bool(warm(api)))
+    for name, seconds in (("BURST_S", 0.05), ("BUSY_S", 0.1), ("IDLE_S", 0.2)):
+        monkeypatch.setattr(shelf, name, seconds)
+    eventually(lambda: not box.status().shelves and not warm(api))
+
+
 def test_image_that_is_removed_while_warm_serves_no_more_calls(
     engine: Engine, base_image: str, api: docker.APIClient
 ) -> None:
