@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ToolDefinitionError,
     )
     from sandboxed_tools.policy import (
+        AdmissionPolicy,
         Answer,
         ConfirmationRequest,
         LayeredPolicy,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TOOL_DEFAULTS",
+    "AdmissionPolicy",
     "Answer",
     "Artifact",
     "Bash",
