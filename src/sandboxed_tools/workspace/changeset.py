@@ -60,9 +60,13 @@ class _Reader:
         before = self._facts_before(entry.path, found, after)
         if _differs(before, after):
             self._add(entry.path, before, after, found, dropped)
+        else:
+            # Later views must not show it in the place of what it is a copy of: their changes would
+            # start from it, and it is never applied.
+            self._drop(entry.name)
 
     def _drop(self, name: bytes) -> None:
-        """Remove a whiteout that hides nothing: with a new folder it would reach the workspace."""
+        """Remove what changes nothing; a whiteout would reach the workspace with a new folder."""
         folder = os.fstat(self.upper.fd)
         os.unlink(name, dir_fd=self.upper.fd)
         os.utime(self.upper.fd, ns=(folder.st_atime_ns, folder.st_mtime_ns))
@@ -113,10 +117,10 @@ class _Reader:
 
     def _hidden_children(self, entry: Entry) -> None:
         """An opaque folder hides what was there before without a whiteout for each."""
+        if not is_opaque(self.upper.fd, entry.name):
+            return
         self.upper.enter(entry.name)
         try:
-            if not is_opaque(self.upper.fd):
-                return
             present = set(self.upper.names())
         finally:
             self.upper.leave()

@@ -30,15 +30,20 @@ def is_whiteout(info: os.stat_result) -> bool:
     return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
 
 
-def is_opaque(folder_fd: int) -> bool:
-    """Whether a folder hides what lower layers hold under its name.
+def is_opaque(folder_fd: int, name: bytes | None = None) -> bool:
+    """Whether a folder, or the one that it holds under ``name``, hides what lower layers hold.
 
     Code inside cannot set the attribute: ``trusted.*`` takes CAP_SYS_ADMIN, and with ``userxattr``
     the overlay keeps ``user.overlay.*`` for itself. Without that option ``user.overlay.*`` is an
     attribute like any other, which anybody may set, so only the one that our overlays use counts.
     """
+    mark = f"{own_marks()}opaque"
     with contextlib.suppress(OSError):
-        return os.getxattr(folder_fd, f"{own_marks()}opaque") == b"y"
+        if name is None:
+            return os.getxattr(folder_fd, mark) == b"y"
+        # There is no call that takes a name in an open folder.
+        place = b"/proc/self/fd/%d/%b" % (folder_fd, name)
+        return os.getxattr(place, mark, follow_symlinks=False) == b"y"
     return False
 
 

@@ -58,6 +58,22 @@ def test_a_later_set_has_only_what_the_later_call_changed(
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_later_calls_build_on_no_copy_that_changes_nothing(
+    first: str, second: str, call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    before = picture(workspace)
+    earlier = call("echo keep > keep.txt; echo one > new", session="s", view=first)
+    assert actions(store.get(earlier.id)) == {"new": "added"}
+    later = call("rm keep.txt; mkdir keep.txt", session="s", view=second)
+    for change_set_id in (earlier.id, later.id):
+        decision = apply_set(store, change_set_id)
+        assert decision.done, decision.problems
+    for change_set_id in (later.id, earlier.id):
+        assert undo_set(store, change_set_id).done
+    assert picture(workspace) == before
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_what_is_held_is_not_written_through(
     first: str, second: str, call: Call, store: ChangeStore
 ) -> None:
