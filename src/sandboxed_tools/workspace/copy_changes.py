@@ -92,13 +92,13 @@ class _Collector:
     cursor: TreeCursor
     lower: LowerTree
     upper: TreeCursor
-    modes: dict[Parts, int] = field(default_factory=dict)
-    made: set[Parts] = field(default_factory=set)
+    modes: list[int] = field(default_factory=list)
 
     def take(self, entry: Entry) -> None:
         if entry.left:
-            mode = self.modes.pop(entry.path, None)
-            if entry.path in self.made and mode is not None:
+            mode = self.modes.pop()
+            # The upper tree's cursor is only ever in folders that were made, and not yet left.
+            if tuple(self.upper.path[: len(entry.path)]) == entry.path:
                 self._close_folder(entry.path, mode)
             return
         same = self.copied.inodes.get(_path_mark(entry.path)) == entry.info.st_ino
@@ -114,17 +114,16 @@ class _Collector:
         if original is not None and mode == original & 0o1777:
             # Copies never have set-id bits; that is no change of the folder's mode.
             mode = original
-        self.modes[entry.path] = mode
+        self.modes.append(mode)
         if touched and mode != original:
             self._folder(entry.path)
-        if known:
+        if known and touched:
             self.cursor.enter(entry.name)
             try:
                 names = self.cursor.names()
             finally:
                 self.cursor.leave()
-            if touched:
-                self.deletions(entry.path, names)
+            self.deletions(entry.path, names)
 
     def deletions(self, path: Parts, names: list[bytes]) -> None:
         """Leave a whiteout for what the copy had in a folder and has no more."""
@@ -155,11 +154,9 @@ class _Collector:
         """
         while tuple(self.upper.path) != path[: len(self.upper.path)]:
             self.upper.leave()
-        for end in range(len(self.upper.path) + 1, len(path) + 1):
-            if path[:end] not in self.made:
-                os.mkdir(path[end - 1], 0o700, dir_fd=self.upper.fd)
-                self.made.add(path[:end])
-            self.upper.enter(path[end - 1])
+        for name in path[len(self.upper.path) :]:
+            os.mkdir(name, 0o700, dir_fd=self.upper.fd)
+            self.upper.enter(name)
         return self.upper.fd
 
     def _close_folder(self, path: Parts, mode: int) -> None:
@@ -170,4 +167,3 @@ class _Collector:
             os.fchmod(folder, mode)
         finally:
             os.close(folder)
-        self.made.discard(path)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from dataclasses import replace
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -86,28 +85,43 @@ class Descent:
         return self._passed[: bisect_right(self._passed, end, key=lambda folder: folder.end)]
 
     def _open(self, path: bytes, passed: list[_Passed]) -> tuple[int, int]:
-        """Open a folder from the last one in ``passed``, which grows; returns its depth, too."""
-        here = self._climb(passed) if passed else None
-        if here is None:
-            passed.clear()
-        end = passed[-1].end if passed else 0
-        names = path[end:].split(b"/") if path else []
-        depth = len(passed) * _STRIDE + len(names)
-        if here is None:
-            if len(names) <= _STRIDE:
-                return self._tree.open_listing(tuple(names)), depth
-            here = os.dup(self._tree.fd)
+        """Open a folder and remember in ``passed`` what it came through; its depth, too."""
+        depth = path.count(b"/") + 1 if path else 0
+        if depth < _STRIDE:
+            return self._tree.open_listing(tuple(path.split(b"/")) if path else ()), depth
+        here, end, above = self._start(path, passed)
+        names = path[end:].split(b"/")
         try:
-            while len(names) > _STRIDE:
-                ahead, names = names[:_STRIDE], names[_STRIDE:]
-                child = replace(self._tree, fd=here).open_passage(tuple(ahead))
+            while len(names) > (count := _STRIDE - above % _STRIDE):
+                ahead, names = names[:count], names[count:]
+                child = self._from(here).open_passage(tuple(ahead))
                 os.close(here)
                 here = child
-                end += sum(map(len, ahead)) + _STRIDE
+                above += count
+                end += sum(map(len, ahead)) + count
                 passed.append(_Passed(_identity(here), end))
-            return replace(self._tree, fd=here).open_listing(tuple(names)), depth
+            fd = self._from(here).open_listing(tuple(names))
         finally:
             os.close(here)
+        if depth % _STRIDE == 0:
+            passed.append(_Passed(_identity(fd), len(path) + 1))
+        return fd, depth
+
+    def _start(self, path: bytes, passed: list[_Passed]) -> tuple[int, int, int]:
+        """Where to go on from: a descriptor, where its path ends in ``path``, and its depth."""
+        if passed:
+            assert self._path is not None
+            if path.startswith(self._path + b"/"):
+                return os.dup(self._fd), len(self._path) + 1, self._depth
+            here = self._climb(passed)
+            if here is not None:
+                return here, passed[-1].end, len(passed) * _STRIDE
+            passed.clear()
+        return os.dup(self._tree.fd), 0, 0
+
+    def _from(self, fd: int) -> ConfinedTree:
+        tree = self._tree
+        return ConfinedTree(fd, tree.text, tree.spelled, tree.use_openat2)
 
     def _climb(self, passed: list[_Passed]) -> int | None:
         """Go up to the last folder of ``passed``; ``None`` where it is not above any more."""
