@@ -265,3 +265,13 @@ def test_without_an_engine_the_suite_says_so_and_does_not_pass(
     done = conformance_command("stdin.none")
     assert done.returncode == 125
     assert "error:" in done.stderr
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("base_image")
+@pytest.mark.parametrize("words", [("--runtime", "st-no-such"), ("--image", "st-no-such")])
+def test_a_sandbox_that_runs_nothing_is_said_once(words: tuple[str, str]) -> None:
+    done = conformance_command("endings", *words)
+    assert done.returncode == 125
+    assert done.stdout == ""
+    assert "st-no-such" in done.stderr

@@ -89,11 +89,15 @@ async def _run(
     patience: float,
 ) -> Report:
     from sandboxed_tools.runtime.default_sandbox import open_default_sandbox
+    from sandboxed_tools.sandbox.contract import SandboxSpec
     from sandboxed_tools.testing.conformance import run_conformance
+    from sandboxed_tools.tool import Command
 
     sandbox = await anyio.to_thread.run_sync(open_default_sandbox)
     done = 0
     try:
+        # No such runtime, no such image: said once, and not as the failure of every check.
+        await sandbox.run(SandboxSpec(image, runtime=runtime), Command(("true",)))
         with stderr().status(f"0 of {len(ids)} checks") as status:
 
             def told(_: CheckResult) -> None:
