@@ -46,6 +46,11 @@ class CuttableProxy:
         """Close every connection, and refuse new ones."""
         with self._lock:
             self._is_cut = True
+        self.drop()
+
+    def drop(self) -> None:
+        """Close every connection that there is now."""
+        with self._lock:
             for one in self._pairs:
                 with contextlib.suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)

@@ -44,8 +44,7 @@ def box(proxy: CuttableProxy) -> Iterator[DockerSandbox]:
     box = DockerSandbox(found, warm=False)
     yield box
     proxy.fail_on = proxy.hold_on = None
-    proxy.cut()
-    proxy.mend()
+    proxy.drop()
     box.close()
 
 
@@ -124,8 +123,7 @@ def test_engine_that_never_answers_holds_no_cancelled_call(
 
     anyio.run(main)
     proxy.hold_on = None
-    proxy.cut()
-    proxy.mend()
+    proxy.drop()
     eventually(lambda: not left_over(api))
 
 

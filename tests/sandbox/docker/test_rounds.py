@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from sandboxed_tools.sandbox.docker.images import image_tag
 from sandboxed_tools.sandbox.docker.owner import Owner
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
+from sandboxed_tools.tool.state import state_dir
+from sandboxed_tools.workspace.views import WorkspaceViews
 
 pytestmark = pytest.mark.engine
 
@@ -94,6 +97,42 @@ def test_program_that_lives_long_looks_again_without_a_call(
         box.close()
 
 
+class Views(WorkspaceViews):
+    """Views that say when they were looked through."""
+
+    looks = 0
+
+    def gc(self) -> int:
+        self.looks += 1
+        return super().gc()
+
+
+def test_views_are_not_looked_through_by_each_of_many_short_programs(
+    engine: Engine, spec: SandboxSpec
+) -> None:
+    stamp = state_dir() / rounds.STAMP
+    views = Views()
+
+    def program() -> None:
+        box = DockerSandbox(engine, views=views, warm=False)
+        anyio.run(box.run, spec, Command(("true",), env=ENV))
+        thread = box._rounds._thread
+        assert thread is not None
+        thread.join(60)
+        box.close()
+
+    stamp.unlink(missing_ok=True)
+    for _ in range(3):
+        program()
+    assert views.looks == 1
+    os.utime(stamp, (0, 0))
+    program()
+    assert views.looks == 2
+    os.utime(stamp, (2**40, 2**40))  # written by a clock that was wrong
+    program()
+    assert views.looks == 3
+
+
 def test_what_cannot_be_removed_holds_up_nothing_that_is_made_ahead(
     engine: Engine, spec: SandboxSpec, left: Left, tmp_path: Path
 ) -> None:
@@ -113,7 +152,5 @@ def test_what_cannot_be_removed_holds_up_nothing_that_is_made_ahead(
         assert anyio.run(box.run, spec, Command(("echo", "served"), env=ENV)).stdout == b"served\n"
     finally:
         proxy.hold_on = None
-        proxy.cut()
-        proxy.mend()
         box.close()
         proxy.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sandboxed_tools.errors import SandboxedToolsError
 from sandboxed_tools.sandbox.docker.cleanup import gc
 from sandboxed_tools.sandbox.docker.clients import Clients
+from sandboxed_tools.tool.state import state_dir
 
 if TYPE_CHECKING:
     from sandboxed_tools.sandbox.contract import ViewProvider
@@ -20,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 PERIOD_S = 300.0
 CLOSE_WAIT_S = 2.0
+STAMP = "looked-through"
 
 
 class Rounds:
@@ -60,9 +62,23 @@ class Rounds:
                 report = gc(api)
             for kept in report.failed:
                 _log.warning("%s could not be removed: %s", kept.item, kept.reason)
-            if self._views is not None:
+            if self._views is not None and _is_due():
                 self._views.gc()
         except SandboxedToolsError as error:
             _log.warning("what dead owners left was not looked for: %s", error)
         except Exception:  # noqa: BLE001  logged with its traceback
             _log.exception("what dead owners left was not looked for")
+
+
+def _is_due() -> bool:
+    """Whether no process has looked through the views lately: that reads every change set, which is
+    too much for each of many short programs."""
+    stamp = state_dir() / STAMP
+    try:
+        age_s = time.time() - stamp.stat().st_mtime
+    except FileNotFoundError:
+        age_s = PERIOD_S
+    if 0 <= age_s < PERIOD_S / 2:
+        return False
+    stamp.touch(mode=0o600)
+    return True
