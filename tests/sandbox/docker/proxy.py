@@ -15,7 +15,8 @@ class CuttableProxy:
     """Passes connections on to the engine's socket, until :meth:`cut` or after ``refuse_path``.
 
     A request whose head contains ``fail_on`` is not passed on: its connection is closed instead,
-    behind the bytes of ``answer``. One that contains ``hold_on`` gets no answer at all.
+    behind the bytes of ``answer``. One that contains ``hold_on`` gets no answer at all. Of one that
+    contains ``lose_on`` the answer alone is lost, once.
     """
 
     def __init__(self, path: Path | None, target: str) -> None:
@@ -26,6 +27,7 @@ class CuttableProxy:
         self._streams: list[socket.socket] = []
         self.fail_on: bytes | None = None
         self.hold_on: bytes | None = None
+        self.lose_on: bytes | None = None
         self.answer = b""
         self.failures = 0
         self._is_cut = False
@@ -120,6 +122,14 @@ class CuttableProxy:
                 target.sendall(data)
             except OSError:
                 break
+            if is_request and self.lose_on is not None and self.lose_on in data:
+                self.failures += 1
+                self.lose_on = None
+                with contextlib.suppress(OSError):
+                    source.shutdown(socket.SHUT_RDWR)
+                for _ in _read(source):
+                    pass
+                return
         else:
             if self._is_frozen.is_set():
                 return

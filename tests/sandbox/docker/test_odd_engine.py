@@ -103,6 +103,18 @@ def test_answer_that_is_none_is_a_typed_error_and_leaves_nothing(
     eventually(lambda: not left_over(api))
 
 
+def test_container_whose_making_nobody_heard_of_is_found_again_and_used(
+    box: DockerSandbox, proxy: CuttableProxy, base_image: str, api: docker.APIClient
+) -> None:
+    # It stands at the end of the request, so the engine has it whole by then.
+    for _ in range(3):
+        proxy.lose_on = b'"DnsSearch"'
+        result = anyio.run(box.run, SandboxSpec(base_image), Command(("echo", "once"), env=ENV))
+        assert result.stdout == b"once\n"
+        assert proxy.lose_on is None
+    eventually(lambda: not left_over(api))
+
+
 @pytest.mark.parametrize("request_to", [b"/images/", b"/containers/create", b"/start"])
 def test_engine_that_never_answers_holds_no_cancelled_call(
     box: DockerSandbox,

@@ -239,8 +239,10 @@ def _open_view(
 def _create(api: docker.APIClient, request: dict[str, object], name: str) -> str:
     """Create under a name of our own, so that asking again cannot make a second one."""
     for attempt in tenacity.Retrying(
-        retry=tenacity.retry_if_exception(is_transient),
-        stop=tenacity.stop_after_delay(5),
+        retry=tenacity.retry_if_exception(
+            lambda error: is_transient(error) or isinstance(error, _StillBeingMade)
+        ),
+        stop=tenacity.stop_after_delay(10),
         wait=tenacity.wait_exponential_jitter(multiplier=0.05, jitter=0.05, max=1),
         reraise=True,
     ):
@@ -249,9 +251,25 @@ def _create(api: docker.APIClient, request: dict[str, object], name: str) -> str
                 return _made_id(api.create_container_from_config(request, name))  # type: ignore[no-untyped-call]
             except APIError as error:
                 if status_code(error) == 409 and attempt.retry_state.attempt_number > 1:
-                    return _made_id(api.inspect_container(name))
+                    return _earlier(api, name)
                 raise
     raise AssertionError("tenacity returns or raises")
+
+
+class _StillBeingMade(EngineFault):
+    """The engine holds the name for a container that it does not show yet."""
+
+
+def _earlier(api: docker.APIClient, name: str) -> str:
+    """The container of an earlier request whose answer was lost."""
+    try:
+        return _made_id(api.inspect_container(name))
+    except APIError as error:
+        if status_code(error) != 404:
+            raise
+        raise _StillBeingMade(
+            "the container engine takes too long to make a container", operator_detail=str(error)
+        ) from error
 
 
 def _made_id(answer: object) -> str:
