@@ -13,9 +13,9 @@ from sandboxed_tools.errors import Overloaded
 from sandboxed_tools.sandbox.budget import Budget
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
-from sandboxed_tools.sandbox.docker.call import Caller
 from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.sandbox.docker.images import image_tag
+from sandboxed_tools.sandbox.docker.surroundings import Caller
 from sandboxed_tools.tool.command import Command
 
 pytestmark = pytest.mark.engine

@@ -23,10 +23,10 @@ from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.sandbox.admission import AdmissionLimits
 from sandboxed_tools.sandbox.contract import SandboxSpec, WorkspaceMount
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
-from sandboxed_tools.sandbox.docker.call import Caller
 from sandboxed_tools.sandbox.docker.endpoints import Endpoint
 from sandboxed_tools.sandbox.docker.engine import Engine, ask_engine
 from sandboxed_tools.sandbox.docker.images import image_tag
+from sandboxed_tools.sandbox.docker.surroundings import Caller
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ExecResult

@@ -14,9 +14,9 @@ from tests.sandbox.docker.running import ENV, eventually
 
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox, StopRequest
-from sandboxed_tools.sandbox.docker.call import Caller
 from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.sandbox.docker.status_file import FOLDER, read_statuses
+from sandboxed_tools.sandbox.docker.surroundings import Caller
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.state import state_dir
 

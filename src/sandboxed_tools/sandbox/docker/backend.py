@@ -22,7 +22,7 @@ from sandboxed_tools.sandbox.contract import (
     SandboxSpec,
     ViewProvider,
 )
-from sandboxed_tools.sandbox.docker.call import Call, Caller, Surroundings
+from sandboxed_tools.sandbox.docker.call import Call
 from sandboxed_tools.sandbox.docker.caller_view import CallerView
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, launch
@@ -41,6 +41,7 @@ from sandboxed_tools.sandbox.docker.status_file import StatusWriter, others_run
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
 from sandboxed_tools.sandbox.docker.stdin_stream import feed_for, run_with_stream
 from sandboxed_tools.sandbox.docker.stop import StopRequest
+from sandboxed_tools.sandbox.docker.surroundings import Caller, Surroundings
 from sandboxed_tools.sandbox.host_guard import HostGuard, HostLimits
 from sandboxed_tools.sandbox.machine_slots import MachineSlots
 from sandboxed_tools.tool.command import Command

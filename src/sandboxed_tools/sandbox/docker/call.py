@@ -8,34 +8,31 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from sandboxed_tools.errors import SandboxUnavailable
-from sandboxed_tools.sandbox.admission import Admission
-from sandboxed_tools.sandbox.budget import Budgets, Spent
+from sandboxed_tools.sandbox.budget import Spent
 from sandboxed_tools.sandbox.contract import OutputSink, View
-from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
-from sandboxed_tools.sandbox.docker.direct import Direct, direct_command
+from sandboxed_tools.sandbox.docker.direct import direct_command
 from sandboxed_tools.sandbox.docker.disk_watch import DiskWatch, exceeds
-from sandboxed_tools.sandbox.docker.disposal import Disposal, force_kill
-from sandboxed_tools.sandbox.docker.later import Later
+from sandboxed_tools.sandbox.docker.disposal import force_kill
 from sandboxed_tools.sandbox.docker.live import LiveView
 from sandboxed_tools.sandbox.docker.outcome import EngineState, Outcome, classify
 from sandboxed_tools.sandbox.docker.post_mortem import engine_state
 from sandboxed_tools.sandbox.docker.protocol import begin_frame, call_frames, new_mark
 from sandboxed_tools.sandbox.docker.pump import Ending, Pump, Pumped
-from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.spill import SpillFiles
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
+from sandboxed_tools.sandbox.docker.surroundings import Caller, ContainerSource, Surroundings
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ChangeSummary, ExecResult, Limit, Phases
 
-__all__ = ["Call", "Caller", "ContainerSource", "Surroundings"]
+__all__ = ["Call"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,43 +40,6 @@ CLIENT_SILENCE_S = 5.0
 """How much longer than the client the launcher waits before it keeps the deadline itself."""
 
 SETTLE_WAIT_S = 30.0
-
-
-class ContainerSource(Protocol):
-    """Where started containers come from: made for the call, or off a shelf."""
-
-    def take(
-        self, mould: Mould, *, direct: Direct | None, is_wanted: Callable[[], bool]
-    ) -> Container: ...
-
-    def called(self, mould: Mould, *, view_kind: str) -> None:
-        """A call with this mould is over; another may follow."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every call of one sandbox shares."""
-
-    clients: Clients
-    disposal: Disposal
-    quiet: Quiet
-    later: Later
-    admission: Admission
-    budgets: Budgets
-    heartbeat_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """For whom a call is made: calls take turns by ``key``, and higher ``priority`` goes first.
-
-    ``account`` is whose budget it uses: the key's own when ``None``.
-    """
-
-    key: str = ""
-    priority: int = 0
-    account: str | None = None
 
 
 class Call:

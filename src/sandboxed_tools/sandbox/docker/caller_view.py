@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from sandboxed_tools.sandbox.contract import Capabilities, OutputSink, SandboxSpec
-from sandboxed_tools.sandbox.docker.call import Caller
+from sandboxed_tools.sandbox.docker.surroundings import Caller
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.result import ExecResult
 
