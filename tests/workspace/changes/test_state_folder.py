@@ -117,3 +117,24 @@ def test_a_state_folder_that_becomes_read_only_is_no_half_decision(
         assert picture(workspace) == after
     assert undo_set(store, called.id).done
     assert picture(workspace) == before
+
+
+@pytest.mark.parametrize("only", ["docs/new", "docs/a.md", "secret.txt"])
+def test_a_set_is_split_wherever_the_state_folder_is(
+    only: str, choice: str, call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    before = picture(workspace)
+    script = "rm -r docs; mkdir docs; echo n > docs/new; echo more >> secret.txt; ln keep.txt hl"
+    called = call(script, view=choice)
+    part = apply_set(store, called.id, only=(only,))
+    assert part.done, part.problems
+    assert part.rest is not None
+    rest = apply_set(store, part.rest)
+    assert rest.done, rest.problems
+    assert os.listdir(workspace / "docs") == ["new"]
+    assert (workspace / "hl").read_text() == "keep\n"
+    for change_set_id in (part.rest, part.change_set.id):
+        undone = undo_set(store, change_set_id)
+        assert undone.done, undone.problems
+    assert picture(workspace) == before
+    assert list(workspace.glob(".sandboxed-tools-*")) == []
