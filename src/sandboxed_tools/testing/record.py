@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from dataclasses import dataclass, field
 
 from sandboxed_tools.errors import SandboxedToolsError
@@ -13,19 +14,28 @@ from sandboxed_tools.workspace import ChangeSet, ChangeStore, diff_set
 __all__ = ["Record", "RecordedSandbox", "held_or_applied"]
 
 SHOWN_CHARS = 20_000
+MAX_SECTIONS = 20
 
 
 @dataclass(slots=True)
 class Record:
-    """The commands of one test with their results, oldest first."""
+    """The last commands of one test with their results; a test may run thousands."""
 
-    ran: list[tuple[str, ExecResult]] = field(default_factory=list)
+    _ran: deque[tuple[int, str, ExecResult]] = field(
+        default_factory=lambda: deque(maxlen=MAX_SECTIONS)
+    )
+    _count: int = 0
+
+    def add(self, command: str, result: ExecResult) -> None:
+        """Keep what a command came to, in place of the oldest one where there are many."""
+        self._count += 1
+        self._ran.append((self._count, command, result))
 
     def sections(self) -> list[tuple[str, str]]:
         """One section of a report for each command, made harmless for a terminal."""
         return [
             (f"sandbox {number}: {_line(command)}", _section(result))
-            for number, (command, result) in enumerate(self.ran, 1)
+            for number, command, result in self._ran
         ]
 
 
@@ -41,7 +51,7 @@ class RecordedSandbox:
     ) -> ExecResult:
         """See :meth:`Sandbox.run`."""
         result = await self.sandbox.run(spec, command, on_output)
-        self.record.ran.append((_text(command), result))
+        self.record.add(_text(command), result)
         return result
 
     async def capabilities(self) -> Capabilities:

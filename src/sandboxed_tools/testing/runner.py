@@ -79,7 +79,7 @@ class SandboxRunner:
         result = self._backend.run(spec, made)
         self._results.append(result)
         text = command if isinstance(command, str) else " ".join(command)
-        self._record.ran.append((text, result))
+        self._record.add(text, result)
         return result
 
     def _mount(self, access: WorkspaceAccess) -> WorkspaceMount | None:
