@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from sandboxed_tools.workspace import cursor as cursor_module
 from sandboxed_tools.workspace.cursor import TreeCursor, TreeMoved, walk
+from sandboxed_tools.workspace.remove import remove_tree
 
 
 @pytest.fixture(params=["openat2", "openat"])
@@ -62,3 +64,30 @@ def test_an_entry_that_vanishes_is_left_out(top: int, tmp_path: Path) -> None:
                 (tmp_path / "z").unlink()
             seen.append(entry.name)
     assert b"z" not in seen
+
+
+def test_a_walk_keeps_no_path_for_each_folder_that_it_is_in(tmp_path: Path) -> None:
+    depth, seen = 1500, 0
+    (tmp_path / "deep").mkdir()
+    top = here = os.open(tmp_path / "deep", os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        if here != top:
+            os.close(here)
+        here = below
+    os.close(here)
+    tracemalloc.start()
+    try:
+        with TreeCursor(top) as cursor:
+            for _ in walk(cursor):
+                seen += 1
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        os.close(top)
+        # Deeper than the clean-up of the test's own folder can go.
+        remove_tree(tmp_path / "deep")
+    assert seen == 2 * depth
+    # Paths of all levels would be nine megabytes of references alone.
+    assert peak_bytes < 4_000_000

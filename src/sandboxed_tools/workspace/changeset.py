@@ -6,6 +6,7 @@ in the workspace, and files lose their set-id bits. Nothing in it is opened but 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -28,6 +29,13 @@ _SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 _DIGEST_BEFORE_BYTES: Final = 64 * 1024 * 1024
 """Larger files are only read for their old content where that can decide something."""
 
+_MAX_PATHS_BYTES: Final = 64 * 1024 * 1024
+_USUAL_PATH_BYTES: Final = 512
+"""What the paths of a set may take together, or each of them on average, if that is more.
+
+Folders below each other cost a call their number and us its square: 30,000 would fill a gigabyte.
+"""
+
 
 @dataclass(slots=True)
 class _Reader:
@@ -35,7 +43,9 @@ class _Reader:
     lower: LowerTree
     owner: tuple[int, int]
     began_ns: int
+    max_paths_bytes: int
     changes: list[Change] = field(default_factory=list)
+    paths_bytes: int = 0
 
     def take(self, entry: Entry) -> None:
         found = self.lower.find(entry.path)
@@ -111,9 +121,7 @@ class _Reader:
         else:
             facts = _facts(found.dir_fd, found.name, found.info, digest=False)
         late = max(stamp, facts.ctime_ns) > self.began_ns
-        self.changes.append(
-            Change(b"/".join(path), "deleted", facts, None, is_late=late, layer=held)
-        )
+        self._keep(Change(b"/".join(path), "deleted", facts, None, is_late=late, layer=held))
 
     def _hidden_children(self, entry: Entry) -> None:
         """An opaque folder hides what was there before without a whiteout for each."""
@@ -139,7 +147,7 @@ class _Reader:
     ) -> None:
         stamps = [found.info.st_ctime_ns] if found is not None else []
         stamps += [before.ctime_ns] if before is not None else []
-        self.changes.append(
+        self._keep(
             Change(
                 path=b"/".join(path),
                 action=_action(before, after),
@@ -151,9 +159,20 @@ class _Reader:
             )
         )
 
+    def _keep(self, change: Change) -> None:
+        self.changes.append(change)
+        self.paths_bytes += len(change.path)
+        if self.paths_bytes > max(self.max_paths_bytes, _USUAL_PATH_BYTES * len(self.changes)):
+            raise OSError(errno.ENAMETOOLONG, "their paths are too long to be kept")
+
 
 def read_changes(
-    upper_fd: int, lower: LowerTree, *, owner: tuple[int, int], began_ns: int
+    upper_fd: int,
+    lower: LowerTree,
+    *,
+    owner: tuple[int, int],
+    began_ns: int,
+    max_paths_bytes: int = _MAX_PATHS_BYTES,
 ) -> tuple[Change, ...]:
     """What an upper folder changes in ``lower``, in the order of the paths, parents first.
 
@@ -162,11 +181,11 @@ def read_changes(
     extended attributes. The upper folder must not be in use any more. Blocking.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the folder cannot be read; ENAMETOOLONG where all paths together are too long.
         TreeMoved: somebody rearranges it.
     """
     with TreeCursor(upper_fd, force=True) as cursor:
-        reader = _Reader(cursor, lower, owner, began_ns)
+        reader = _Reader(cursor, lower, owner, began_ns, max_paths_bytes)
         for entry in walk(cursor):
             if not entry.left:
                 reader.take(entry)

@@ -129,15 +129,17 @@ def walk(cursor: TreeCursor) -> Iterator[Entry]:
     Raises:
         TreeMoved, OSError: from :class:`TreeCursor`.
     """
-    pending: list[tuple[Entry | None, Iterator[bytes]]] = [(None, iter(cursor.names()))]
+    # Without the paths of the folders: together they would grow with the square of the depth.
+    pending: list[tuple[os.stat_result | None, Iterator[bytes]]] = [(None, iter(cursor.names()))]
     while pending:
         folder, names = pending[-1]
         name = next(names, None)
         if name is None:
             pending.pop()
             if folder is not None:
+                path = tuple(cursor.path)
                 cursor.leave()
-                yield Entry(folder.path, folder.info, left=True)
+                yield Entry(path, folder, left=True)
             continue
         try:
             info = os.stat(name, dir_fd=cursor.fd, follow_symlinks=False)
@@ -151,7 +153,7 @@ def walk(cursor: TreeCursor) -> Iterator[Entry]:
             except PermissionError:
                 yield Entry(entry.path, info, left=True, unreadable=True)
             else:
-                pending.append((entry, iter(cursor.names())))
+                pending.append((info, iter(cursor.names())))
 
 
 def _open_folder(dir_fd: int, name: bytes, flags: int) -> int:

@@ -7,6 +7,7 @@ everybody who lists sets. Their folders go later, because a running call may sti
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -123,7 +124,12 @@ def merge_oldest(store: ChangeStore, *, workspace: Path, session: str) -> Change
         owner = os.fstat(host)
         with LowerTree((Layer(host),)) as lower:
             changes = read_changes(
-                target, lower, owner=(owner.st_uid, owner.st_gid), began_ns=first.began_ns
+                target,
+                lower,
+                owner=(owner.st_uid, owner.st_gid),
+                began_ns=first.began_ns,
+                # Both are kept already; a session must not be stopped by what it was given.
+                max_paths_bytes=sys.maxsize,
             )
         os.fchown(target, owner.st_uid, owner.st_gid)
         merged = replace(

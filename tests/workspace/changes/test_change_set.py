@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -212,5 +213,20 @@ def test_discarded_changes_leave_nothing(
     before = picture(workspace)
     called = call(SCRIPT, view=choice, changes="discard")
     assert called.summary.decision == "discarded"
+    assert store.sets() == ()
+    assert picture(workspace) == before
+
+
+def test_paths_that_would_fill_the_memory_are_refused_whole(
+    choice: str, call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    before = picture(workspace)
+    script = (
+        'python3 -c \'import os\nname = "n" * 250\n'
+        "for _ in range(800): os.mkdir(name); os.chdir(name)'"
+    )
+    with pytest.raises(OSError, match="too long to be kept") as refused:
+        call(script, view=choice)
+    assert refused.value.errno == errno.ENAMETOOLONG
     assert store.sets() == ()
     assert picture(workspace) == before
