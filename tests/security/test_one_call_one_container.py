@@ -6,6 +6,7 @@ import io
 import json
 import os
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -206,7 +207,7 @@ def test_an_image_that_would_weaken_the_sandbox_is_refused(
 ) -> None:
     from sandboxed_tools.sandbox.docker.images import resolve_image
 
-    name = "sandboxed-tools-tests/weakens:latest"
+    name = f"sandboxed-tools-tests/weakens:{uuid.uuid4().hex}"  # others run beside us
     dockerfile = f"FROM {resolve_image(api, base_image).id}\n{line}\n".encode()
     steps = list(api.build(fileobj=io.BytesIO(dockerfile), tag=name, rm=True, decode=True))
     assert not any("error" in step for step in steps), steps

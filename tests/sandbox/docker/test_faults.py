@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -390,15 +391,16 @@ def foreign_image(base_image: str, api: docker.APIClient) -> Iterator[str]:
     """The same files under a name that is not ours, and with variables of its own."""
     from sandboxed_tools.sandbox.docker.images import image_tag
 
+    tag = uuid.uuid4().hex  # others run beside us
     container = api.create_container_from_config(  # type: ignore[no-untyped-call]
         {"Image": image_tag(base_image), "Cmd": ["true"], "Env": ["FOREIGN=1"]}, None
     )["Id"]
     try:
-        api.commit(container, "sandboxed-tools-test/foreign", "here")
+        api.commit(container, "sandboxed-tools-test/foreign", tag)
     finally:
         api.remove_container(container, force=True)
-    yield "sandboxed-tools-test/foreign:here"
-    api.remove_image("sandboxed-tools-test/foreign:here", force=True)
+    yield f"sandboxed-tools-test/foreign:{tag}"
+    api.remove_image(f"sandboxed-tools-test/foreign:{tag}", force=True)
 
 
 def test_foreign_image_gets_the_launcher_in_a_volume(
