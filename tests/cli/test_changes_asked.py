@@ -43,6 +43,8 @@ class Terminal:
             stderr=theirs,
             start_new_session=True,
             env={**os.environ, "TERM": "dumb", "NO_COLOR": "1"},
+            # A test run in the background of a shell inherits an interruption that is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(theirs)
         self.seen = b""
@@ -66,7 +68,8 @@ class Terminal:
             pass  # how Linux says that the other end has been closed (EIO)
         finally:
             os.close(self._ours)
-        return self._process.wait(60), self.seen.decode("utf-8", "replace")
+            code = self._process.wait(60)
+        return code, self.seen.decode("utf-8", "replace")
 
 
 def asked(workspace: Path, answers: Sequence[bytes], command: str = COMMAND) -> str:

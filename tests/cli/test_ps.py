@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -17,9 +18,15 @@ from tests.cli.command_line import command_line
 
 from sandboxed_tools.sandbox.docker.images import image_tag
 from sandboxed_tools.sandbox.docker.status_file import FOLDER
-from sandboxed_tools.tool.state import installation_id, state_dir
+from sandboxed_tools.tool.state import STATE_DIR_VARIABLE, installation_id, state_dir
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("engine")]
+
+
+@pytest.fixture(autouse=True)
+def own_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers that other tests keep ready are none of this installation's."""
+    monkeypatch.setenv(STATE_DIR_VARIABLE, str(tmp_path / "state"))
 
 
 def test_a_running_call_of_another_process_is_seen() -> None:
