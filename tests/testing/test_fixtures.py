@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from sandboxed_tools.sandbox.docker.images import BASE_IMAGE
+from sandboxed_tools.testing.backend import Backend
 from sandboxed_tools.testing.runner import SandboxRunner
 from sandboxed_tools.testing.scratch import Difference, Scratch
 
@@ -13,6 +16,14 @@ if TYPE_CHECKING:
     from sandboxed_tools.runtime import SyncToolbox
 
 pytestmark = [pytest.mark.engine, pytest.mark.sandbox(pids=40, changes="apply", open_files=77)]
+
+
+@pytest.fixture(scope="module")
+def _sandbox_backend() -> Iterator[Backend]:
+    """For this module alone: other tests of this process look whether anything is left."""
+    backend = Backend.open(image=BASE_IMAGE)
+    yield backend
+    assert backend.close() == []
 
 
 def test_the_marker_of_a_module_is_the_rule(sandbox: SandboxRunner, workspace: Scratch) -> None:
