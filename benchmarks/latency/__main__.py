@@ -101,9 +101,10 @@ def machine(engine: Engine) -> dict[str, str]:
 async def measure(
     figures: Figures, engine: Engine, *, rounds: int, quick: bool, python: Path
 ) -> None:
+    # First: the engine is busy for a while with what the others leave.
+    await load.host_call(figures, count=1000)
     await latencies(figures, engine, rounds=rounds, slow_every=2, python=python)
     await load.bursts(figures, engine, count=1 if quick else 5)
-    await load.host_call(figures, count=300)
     if quick:
         return
     await load.sustained(figures, engine, workers=4, count=32)

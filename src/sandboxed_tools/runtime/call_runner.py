@@ -83,7 +83,7 @@ class CallRunner:
                 call_id, tool=tool.name, error=error, policy=prepared.policy, prepared=prepared
             )
             raise
-        await self._recorder.intent(call_id, prepared, decision, run.spec)
+        await self._recorder.intent(call_id, prepared, decision, run.spec if run else None)
         if on_start is not None:
             on_start(prepared.placement)
         context = CallContext(
@@ -92,12 +92,12 @@ class CallRunner:
             cwd=self._session.cwd if self._session else None,
             resources=self._resources,
             session=self._session,
-            execute=run.execute if tool.runs_commands else None,
+            execute=run.execute if run and tool.runs_commands else None,
             on_progress=partial(tell_progress, tool, on_progress),
         )
         failure: BaseException | None = None
         try:
-            if move is not None:
+            if move is not None and run is not None:
                 work = partial(move.call, execute=run.execute)
                 output = await do_work(tool, prepared.tool_input, context, work=work)
             else:
@@ -110,7 +110,7 @@ class CallRunner:
             await self._recorder.outcome(
                 call_id,
                 prepared,
-                placement=run.placement,
+                placement=run.placement if run else prepared.placement,
                 result=context.exec_result,
                 error=failure,
                 duration_s=time.monotonic() - started,
@@ -120,7 +120,7 @@ class CallRunner:
             output=output,
             text=shown.for_model,
             shown=shown.for_person,
-            placement=run.placement,
+            placement=run.placement if run else prepared.placement,
             decision=decision,
             exec=context.exec_result,
             duration_s=time.monotonic() - started,
@@ -185,7 +185,12 @@ class CallRunner:
         session = self._session
         return Scope(session.workspace, session.cwd) if session else Scope(None, None)
 
-    def _command_run(self, prepared: PreparedCall, on_output: OutputSink | None) -> CommandRun:
+    def _command_run(
+        self, prepared: PreparedCall, on_output: OutputSink | None
+    ) -> CommandRun | None:
+        """What runs the call's command; ``None`` for a Python function on the host."""
+        if prepared.placement.where == "host" and not prepared.entry.tool.runs_commands:
+            return None
         policy = prepared.policy.policy
         spec = self._options.spec(
             self._session,

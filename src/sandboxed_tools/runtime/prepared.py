@@ -185,11 +185,10 @@ def prepare(
     tool_input = tool.parse(raw_input)
     flags = tool.flags(tool_input)
     placement = decide_placement(tool, flags, holds, trusted=entry.trusted)
-    unjudged = PreparedCall(entry, tool_input, flags, policy, placement, _UNJUDGED)
-    return judged(unjudged, granted=granted, options=options, scope=scope)
-
-
-_UNJUDGED: Final = PermissionDecision("deny", "nobody has judged this call")
+    decision = _decided(
+        tool, tool_input, flags, placement, policy, granted=granted, options=options, scope=scope
+    )
+    return PreparedCall(entry, tool_input, flags, policy, placement, decision)
 
 
 def judged(
@@ -200,19 +199,42 @@ def judged(
     scope: Scope,
 ) -> PreparedCall:
     """The same call, judged under what a person has allowed until now."""
-    policy = prepared.policy
-    holds = policy.policy.with_allowed(granted)
-    decision = decide(
+    decision = _decided(
         prepared.entry.tool,
         prepared.tool_input,
         prepared.flags,
         prepared.placement,
+        prepared.policy,
+        granted=granted,
+        options=options,
+        scope=scope,
+    )
+    return dataclasses.replace(prepared, decision=decision)
+
+
+def _decided(
+    tool: AnyTool,
+    tool_input: ToolInput,
+    flags: Flags,
+    placement: Placement,
+    policy: MergedPolicy,
+    *,
+    granted: tuple[Rule, ...],
+    options: ContainerOptions,
+    scope: Scope,
+) -> PermissionDecision:
+    holds = policy.policy.with_allowed(granted)
+    decision = decide(
+        tool,
+        tool_input,
+        flags,
+        placement,
         holds,
-        effect_contained=options.contain(prepared.placement, holds),
+        effect_contained=options.contain(placement, holds),
         scope=scope,
     )
     if decision.layer == "mode":
         origins = policy.origins.get("mode", ())
         layers = ", ".join(origin.layer for origin in origins) or "default"
         decision = dataclasses.replace(decision, layer=layers)
-    return dataclasses.replace(prepared, decision=decision)
+    return decision

@@ -94,9 +94,9 @@ class CallRecorder:
         call_id: str,
         prepared: PreparedCall,
         decision: PermissionDecision,
-        spec: SandboxSpec,
+        spec: SandboxSpec | None,
     ) -> None:
-        """Record that a call is about to run.
+        """Record that a call is about to run; ``spec`` is the sandbox of one that may need it.
 
         Raises:
             AuditUnavailable: it cannot be recorded, and the policy wants it to be.
@@ -108,7 +108,7 @@ class CallRecorder:
             "mode": prepared.policy.policy.mode,
             **_judged(prepared, decision),
         }
-        if prepared.entry.tool.runs_commands or prepared.placement.where == "container":
+        if spec is not None:
             facts |= {
                 "image": spec.image,
                 "network": spec.network,
