@@ -10,12 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sandboxed_tools.cli.console import out, safe, stderr
-from sandboxed_tools.workspace import ChangeDiff, ChangeSet, Decision, SetState
+from sandboxed_tools.workspace import HALF_DONE, ChangeDiff, ChangeSet, Decision, SetState
 
 __all__ = ["decision_object", "notes_of", "show_decision", "show_diffs", "show_list", "show_set"]
 
 STYLES = {"+": "green", "-": "red", "@": "cyan"}
-HALF_DONE = ("applying", "undoing")
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 

@@ -1,7 +1,7 @@
 """Files that hostile code may have made: confined access, views, changes."""
 
 from sandboxed_tools.workspace.apply import Decision, apply_set, discard_set, recover, undo_set
-from sandboxed_tools.workspace.change import Change, ChangeSet, FileFacts, SetState
+from sandboxed_tools.workspace.change import HALF_DONE, Change, ChangeSet, FileFacts, SetState
 from sandboxed_tools.workspace.change_diff import ChangeDiff, diff_set
 from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.check import Problem
@@ -15,6 +15,7 @@ from sandboxed_tools.workspace.views import WorkspaceViews
 from sandboxed_tools.workspace.walk import Walk, WalkBudget
 
 __all__ = [
+    "HALF_DONE",
     "Change",
     "ChangeDiff",
     "ChangeSet",

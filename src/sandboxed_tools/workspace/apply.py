@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sandboxed_tools.errors import InvalidWorkspace, SandboxedToolsError
-from sandboxed_tools.workspace.change import ChangeSet
+from sandboxed_tools.workspace.change import HALF_DONE, ChangeSet
 from sandboxed_tools.workspace.change_selection import selection
 from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
 from sandboxed_tools.workspace.check import Problem, check_set, later_edits
@@ -28,7 +28,6 @@ from sandboxed_tools.workspace.steps import OnStep, Present
 __all__ = ["Decision", "apply_set", "discard_set", "recover", "undo_set"]
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_HALF_DONE: Final = ("applying", "undoing")
 _log = logging.getLogger(__name__)
 
 
@@ -173,7 +172,7 @@ def recover(store: ChangeStore, *, on_step: OnStep = _nothing) -> tuple[Decision
     """
     decisions = []
     for state in store.sets():
-        if state.status not in _HALF_DONE:
+        if state.status not in HALF_DONE:
             continue
         try:
             decisions.append(_recover_one(store, state.id, on_step))
@@ -186,7 +185,7 @@ def recover(store: ChangeStore, *, on_step: OnStep = _nothing) -> tuple[Decision
 
 def _finish(store: ChangeStore, change_set_id: str) -> None:
     """Go on with a set first that a dead process left half done."""
-    if store.get(change_set_id).status in _HALF_DONE:
+    if store.get(change_set_id).status in HALF_DONE:
         _recover_one(store, change_set_id, _nothing)
 
 
@@ -194,7 +193,7 @@ def _recover_one(store: ChangeStore, change_set_id: str, on_step: OnStep) -> Dec
     """Go on where the process was that wrote the set's state."""
     with _opened(store, change_set_id) as (change_set, upper, workspace):
         # Asked again under the lock: it may have been somebody's who is alive and has finished.
-        if change_set.status not in _HALF_DONE:
+        if change_set.status not in HALF_DONE:
             return Decision(True, change_set)
         return _landed(Landing(store, change_set, upper, workspace, on_step).recover())
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
 __all__ = [
+    "HALF_DONE",
     "Action",
     "Change",
     "ChangeSet",
@@ -28,7 +29,9 @@ Action = Literal["added", "modified", "deleted", "type", "mode", "symlink"]
 """``type``: one kind of entry took the place of another. ``symlink``: it points elsewhere now."""
 
 SetStatus = Literal["held", "applying", "applied", "undoing", "undone"]
-"""``applying`` and ``undoing`` are seen only while it is done, or when that was interrupted."""
+
+HALF_DONE: Final = ("applying", "undoing")
+"""Seen only while it is done, or when that was interrupted."""
 
 _KINDS: Final[dict[int, FileKind]] = {
     stat.S_IFREG: "file",

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.sandbox.docker.proxy import CuttableProxy
 from tests.sandbox.docker.running import ENV, Run
 
 from sandboxed_tools.sandbox.contract import OutputSink, SandboxSpec
@@ -17,6 +18,7 @@ from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ExecResult
+from sandboxed_tools.workspace.views import WorkspaceViews
 
 
 @pytest.fixture
@@ -34,6 +36,29 @@ def sandbox(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
     box = DockerSandbox(engine, warm=False)
     yield box
     box.close()
+
+
+@pytest.fixture
+def box(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
+    """One that makes containers ahead of calls, for one test."""
+    box = DockerSandbox(engine, views=WorkspaceViews())
+    yield box
+    box.close()
+
+
+@pytest.fixture
+def spec(base_image: str) -> SandboxSpec:
+    return SandboxSpec(base_image, limits=Limits.of(memory_bytes="64m"))
+
+
+@pytest.fixture
+def proxy(engine: Engine, tmp_path: Path) -> Iterator[CuttableProxy]:
+    """In front of the engine."""
+    target = engine.endpoint.socket_path
+    assert target is not None
+    proxy = CuttableProxy(tmp_path / "engine.sock", target)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture(scope="module")

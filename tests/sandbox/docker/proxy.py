@@ -8,7 +8,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["CuttableProxy"]
+from sandboxed_tools.sandbox.docker.endpoints import Endpoint
+from sandboxed_tools.sandbox.docker.engine import Engine, ask_engine
+
+__all__ = ["CuttableProxy", "engine_behind"]
 
 
 class CuttableProxy:
@@ -150,3 +153,10 @@ def _read(source: socket.socket) -> Iterator[bytes]:
         if not data:
             return
         yield data
+
+
+def engine_behind(proxy: CuttableProxy) -> Engine:
+    """The engine as it is found through the proxy."""
+    found = ask_engine(Endpoint(proxy.url, source="a test", is_explicit=True))
+    assert isinstance(found, Engine)
+    return found

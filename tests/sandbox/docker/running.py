@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterable, Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sandboxed_tools.sandbox.contract import OutputSink
-from sandboxed_tools.sandbox.docker.backend import StopRequest
+import anyio
+
+from sandboxed_tools.sandbox.contract import OutputSink, SandboxSpec
+from sandboxed_tools.sandbox.docker.backend import DockerSandbox, StopRequest
+from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.result import ExecResult
+from sandboxed_tools.tool.state import installation_id
 
-__all__ = ["ENV", "Run", "eventually"]
+if TYPE_CHECKING:
+    import docker
+
+__all__ = ["ENV", "Run", "call", "containers", "eventually"]
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp/home", "LC_ALL": "C.UTF-8"}
 
@@ -21,6 +28,21 @@ def eventually(condition: Callable[[], bool], *, within_s: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.02)
+
+
+def call(box: DockerSandbox, spec: SandboxSpec, text: str) -> ExecResult:
+    """Run a bash text in a container of this kind."""
+    return anyio.run(box.run, spec, Command(("bash", "-c", text), env=ENV))
+
+
+def containers(
+    api: docker.APIClient, *, kind: str | None = None, pid: int | None = None
+) -> set[str]:
+    """The ids of this installation's containers; of this kind and this owner alone, if stated."""
+    labels = [f"sandboxed-tools.installation={installation_id()}"]
+    labels += [] if kind is None else [f"sandboxed-tools.kind={kind}"]
+    labels += [] if pid is None else [f"sandboxed-tools.pid={pid}"]
+    return {found["Id"] for found in api.containers(all=True, filters={"label": labels})}
 
 
 class Run(Protocol):

@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 import docker
 import pytest
-from tests.sandbox.docker.proxy import CuttableProxy
+from tests.sandbox.docker.proxy import CuttableProxy, engine_behind
 from tests.sandbox.docker.running import ENV, eventually
 
 from sandboxed_tools.errors import (
@@ -28,8 +28,7 @@ from sandboxed_tools.errors import (
 from sandboxed_tools.sandbox.contract import OutputSink, SandboxSpec
 from sandboxed_tools.sandbox.docker import backend
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
-from sandboxed_tools.sandbox.docker.endpoints import Endpoint
-from sandboxed_tools.sandbox.docker.engine import Engine, ask_engine
+from sandboxed_tools.sandbox.docker.engine import Engine
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ExecResult
@@ -51,18 +50,8 @@ def run_in(
 
 
 @pytest.fixture
-def proxy(engine: Engine, tmp_path: Path) -> Iterator[CuttableProxy]:
-    target = engine.endpoint.socket_path
-    assert target is not None
-    proxy = CuttableProxy(tmp_path / "engine.sock", target)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
 def proxied(proxy: CuttableProxy) -> Iterator[DockerSandbox]:
-    found = ask_engine(Endpoint(proxy.url, source="a test", is_explicit=True))
-    assert isinstance(found, Engine)
+    found = engine_behind(proxy)
     box = DockerSandbox(found, warm=False)
     yield box
     proxy.fail_on = None
@@ -338,8 +327,7 @@ def remote(engine: Engine) -> Iterator[CuttableProxy]:
 
 
 def over_tcp(proxy: CuttableProxy) -> DockerSandbox:
-    found = ask_engine(Endpoint(proxy.url, source="a test", is_explicit=True))
-    assert isinstance(found, Engine)
+    found = engine_behind(proxy)
     return DockerSandbox(found, warm=False)
 
 

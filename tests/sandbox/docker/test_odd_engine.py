@@ -6,54 +6,32 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import docker
 import pytest
-from tests.sandbox.docker.proxy import CuttableProxy
-from tests.sandbox.docker.running import ENV, eventually
+from tests.sandbox.docker.proxy import CuttableProxy, engine_behind
+from tests.sandbox.docker.running import ENV, containers, eventually
 
 from sandboxed_tools.errors import EngineFault, SandboxUnavailable
 from sandboxed_tools.sandbox.contract import SandboxSpec
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
-from sandboxed_tools.sandbox.docker.endpoints import Endpoint
-from sandboxed_tools.sandbox.docker.engine import Engine, ask_engine
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.result import ExecResult
-from sandboxed_tools.tool.state import installation_id
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.fixture
-def proxy(engine: Engine, tmp_path: Path) -> Iterator[CuttableProxy]:
-    target = engine.endpoint.socket_path
-    assert target is not None
-    proxy = CuttableProxy(tmp_path / "engine.sock", target)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
 def box(proxy: CuttableProxy) -> Iterator[DockerSandbox]:
-    found = ask_engine(Endpoint(proxy.url, source="a test", is_explicit=True))
-    assert isinstance(found, Engine)
+    found = engine_behind(proxy)
     box = DockerSandbox(found, warm=False)
     yield box
     proxy.fail_on = proxy.hold_on = None
     proxy.drop()
     box.close()
-
-
-def left_over(api: docker.APIClient) -> list[object]:
-    labels = [
-        f"sandboxed-tools.installation={installation_id()}",
-        f"sandboxed-tools.pid={os.getpid()}",
-    ]
-    return list(api.containers(all=True, filters={"label": labels}))
 
 
 def answer(code: int, body: str) -> bytes:
@@ -100,7 +78,7 @@ def test_answer_that_is_none_is_a_typed_error_and_leaves_nothing(
         anyio.run(box.run, SandboxSpec(base_image), Command(("true",), env=ENV))
     assert proxy.failures >= 1
     proxy.fail_on = None
-    eventually(lambda: not left_over(api))
+    eventually(lambda: not containers(api, pid=os.getpid()))
 
 
 def test_container_whose_making_nobody_heard_of_is_found_again_and_used(
@@ -112,7 +90,7 @@ def test_container_whose_making_nobody_heard_of_is_found_again_and_used(
         result = anyio.run(box.run, SandboxSpec(base_image), Command(("echo", "once"), env=ENV))
         assert result.stdout == b"once\n"
         assert proxy.lose_on is None
-    eventually(lambda: not left_over(api))
+    eventually(lambda: not containers(api, pid=os.getpid()))
 
 
 @pytest.mark.parametrize("request_to", [b"/images/", b"/containers/create", b"/start"])
@@ -136,7 +114,7 @@ def test_engine_that_never_answers_holds_no_cancelled_call(
     anyio.run(main)
     proxy.hold_on = None
     proxy.drop()
-    eventually(lambda: not left_over(api))
+    eventually(lambda: not containers(api, pid=os.getpid()))
 
 
 def test_engine_that_never_answers_does_not_hold_up_the_end_of_a_program(
@@ -162,8 +140,7 @@ def test_engine_that_never_answers_does_not_hold_up_the_end_of_a_program(
 def test_place_of_a_call_stays_taken_until_its_processes_are_gone(
     proxy: CuttableProxy, base_image: str, api: docker.APIClient
 ) -> None:
-    found = ask_engine(Endpoint(proxy.url, source="a test", is_explicit=True))
-    assert isinstance(found, Engine)
+    found = engine_behind(proxy)
     box = DockerSandbox(found, warm=False)
     running: list[str] = []
 
@@ -189,7 +166,7 @@ def test_place_of_a_call_stays_taken_until_its_processes_are_gone(
         assert box.status().running == 1
         proxy.fail_on = None
         eventually(lambda: box.status().running == 0)
-        assert not left_over(api)
+        assert not containers(api, pid=os.getpid())
     finally:
         proxy.fail_on = None
         thread.join(60)

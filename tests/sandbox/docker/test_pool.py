@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -17,7 +16,7 @@ import anyio.to_thread
 import docker
 import pytest
 from tests.sandbox.docker.proxy import CuttableProxy
-from tests.sandbox.docker.running import ENV, eventually
+from tests.sandbox.docker.running import ENV, call, containers, eventually
 
 from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.sandbox.admission import AdmissionLimits
@@ -29,55 +28,28 @@ from sandboxed_tools.sandbox.docker.images import image_tag
 from sandboxed_tools.sandbox.docker.surroundings import Caller
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
-from sandboxed_tools.tool.result import ExecResult
 from sandboxed_tools.tool.state import installation_id
 from sandboxed_tools.workspace.views import WorkspaceViews
 
 pytestmark = pytest.mark.engine
 
 
-def containers(api: docker.APIClient, *, kind: str, pid: int | None = None) -> list[str]:
-    labels = [
-        f"sandboxed-tools.installation={installation_id()}",
-        f"sandboxed-tools.kind={kind}",
-    ]
-    if pid is not None:
-        labels.append(f"sandboxed-tools.pid={pid}")
-    return [c["Id"] for c in api.containers(all=True, filters={"label": labels})]
-
-
-def call(box: DockerSandbox, spec: SandboxSpec, text: str) -> ExecResult:
-    return anyio.run(box.run, spec, Command(("bash", "-c", text), env=ENV))
-
-
 def ready(box: DockerSandbox) -> int:
     return sum(shelf.ready for shelf in box.status().shelves)
-
-
-@pytest.fixture
-def box(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
-    box = DockerSandbox(engine, views=WorkspaceViews())
-    yield box
-    box.close()
-
-
-@pytest.fixture
-def spec(base_image: str) -> SandboxSpec:
-    return SandboxSpec(base_image, limits=Limits.of(memory_bytes="64m"))
 
 
 def test_warm_container_serves_one_call_and_is_gone(
     box: DockerSandbox, spec: SandboxSpec, api: docker.APIClient
 ) -> None:
     assert anyio.run(box.prewarm, spec, 2) == 2
-    warm = set(containers(api, kind="warm"))
+    warm = containers(api, kind="warm")
     text = "cat /tmp/mark 2>/dev/null; echo mine >/tmp/mark; (sleep 1000 &) ; id -u"
     results = [call(box, spec, text) for _ in range(4)]
     outputs = [result.stdout for result in results]
     assert all(output.count(b"\n") == 1 for output in outputs)
     assert len(set(outputs)) == (4 if os.geteuid() == 0 else 1)
     assert all(result.exit_code == 0 for result in results)
-    eventually(lambda: not warm & set(containers(api, kind="warm")))
+    eventually(lambda: not warm & containers(api, kind="warm"))
 
 
 def test_shelf_is_filled_again_behind_the_calls(box: DockerSandbox, spec: SandboxSpec) -> None:
@@ -157,10 +129,10 @@ def test_changed_image_empties_its_shelf(
     try:
         spec = SandboxSpec(f"{name}:here", limits=Limits.of(memory_bytes="64m"))
         anyio.run(box.prewarm, spec, 2)
-        old = set(containers(api, kind="warm", pid=os.getpid()))
+        old = containers(api, kind="warm", pid=os.getpid())
         images.append(point_to("two"))
         eventually(lambda: call(box, spec, "true").image == images[1])
-        eventually(lambda: not old & set(containers(api, kind="warm", pid=os.getpid())))
+        eventually(lambda: not old & containers(api, kind="warm", pid=os.getpid()))
         eventually(lambda: ready(box) == 2)  # what was asked for stands ready again
     finally:
         box.close()
@@ -223,7 +195,7 @@ def test_shelf_of_a_workspace_that_was_deleted_is_given_up(
     folder.mkdir()
     spec = SandboxSpec(spec.image, limits=spec.limits, workspace=WorkspaceMount(folder))
     assert anyio.run(box.prewarm, spec, 1) == 1
-    warm = set(containers(api, kind="warm", pid=os.getpid()))
+    warm = containers(api, kind="warm", pid=os.getpid())
     folder.rmdir()
     for container in warm:
         api.kill(container)  # its successor cannot be made

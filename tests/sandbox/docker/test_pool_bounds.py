@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import docker
 import pytest
-from tests.sandbox.docker.running import ENV, eventually
+from tests.sandbox.docker.running import ENV, call, containers, eventually
 
 from sandboxed_tools.errors import ImageUnavailable, SandboxUnavailable
 from sandboxed_tools.sandbox.admission import AdmissionLimits
@@ -22,36 +21,12 @@ from sandboxed_tools.sandbox.docker.images import image_tag
 from sandboxed_tools.sandbox.host_guard import HostLimits
 from sandboxed_tools.tool.command import Command
 from sandboxed_tools.tool.limits import Limits
-from sandboxed_tools.tool.result import ExecResult
-from sandboxed_tools.tool.state import installation_id
-from sandboxed_tools.workspace.views import WorkspaceViews
 
 pytestmark = pytest.mark.engine
 
 
-@pytest.fixture
-def box(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
-    box = DockerSandbox(engine, views=WorkspaceViews())
-    yield box
-    box.close()
-
-
-@pytest.fixture
-def spec(base_image: str) -> SandboxSpec:
-    return SandboxSpec(base_image, limits=Limits.of(memory_bytes="64m"))
-
-
-def call(box: DockerSandbox, spec: SandboxSpec, text: str) -> ExecResult:
-    return anyio.run(box.run, spec, Command(("bash", "-c", text), env=ENV))
-
-
 def warm(api: docker.APIClient) -> set[str]:
-    labels = [
-        f"sandboxed-tools.installation={installation_id()}",
-        f"sandboxed-tools.pid={os.getpid()}",
-        "sandboxed-tools.kind=warm",
-    ]
-    return {found["Id"] for found in api.containers(all=True, filters={"label": labels})}
+    return containers(api, kind="warm", pid=os.getpid())
 
 
 def standing(box: DockerSandbox) -> int:
@@ -218,10 +193,6 @@ def test_closing_amid_calls_queues_and_containers_in_the_making_leaves_nothing(
     anyio.run(main)
     assert len(endings) == 9
     assert set(endings) <= {"cancelled", "unavailable"}
-    labels = [
-        f"sandboxed-tools.installation={installation_id()}",
-        f"sandboxed-tools.pid={os.getpid()}",
-    ]
-    assert not api.containers(all=True, filters={"label": labels})
+    assert not containers(api, pid=os.getpid())
     assert box.status().cleanup_failures == 0
     assert (box.status().running, box.status().waiting) == (0, 0)
