@@ -47,7 +47,9 @@ class AuditLog:
     def write(
         self, kind: Kind, call_id: str, facts: Mapping[str, Any], *, may_wait: bool = True
     ) -> None:
-        """Append one row; on return it survives the death of this process. About 20 µs.
+        """Append one row; on return it survives the death of this process.
+
+        Takes 20 µs in a loop, 60 to 90 in the middle of other work.
 
         ``may_wait=False`` gives up at once when another process is writing, for callers that must
         not block; otherwise the wait ends after five seconds.

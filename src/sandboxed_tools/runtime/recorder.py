@@ -158,7 +158,7 @@ class CallRecorder:
                 self._log = process_log()
             target = self._log
             try:
-                # On the event loop: an insert takes 20 µs, a hop to a worker thread 70.
+                # On the event loop: a hop to a worker thread would cost as much again.
                 target.write(kind, call_id, facts, may_wait=False)
             except BlockingIOError:
                 with anyio.CancelScope(shield=True):
