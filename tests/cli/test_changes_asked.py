@@ -7,9 +7,11 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sandboxed_tools.workspace import ChangeStore
@@ -55,6 +57,9 @@ class Terminal:
         while self.seen.count(QUESTION) == asked:
             self.seen += os.read(self._ours, 65_536)
         if text == INTERRUPT:
+            # Between showing the question and waiting for its answer a signal is only noted.
+            while psutil.Process(self._process.pid).status() != psutil.STATUS_SLEEPING:
+                time.sleep(0.01)
             os.kill(self._process.pid, signal.SIGINT)
         else:
             os.write(self._ours, text)

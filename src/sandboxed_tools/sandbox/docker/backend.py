@@ -186,7 +186,7 @@ class DockerSandbox:
     async def prewarm(self, spec: SandboxSpec, n: int, *, timeout_s: float = 60.0) -> int:
         """Have ``n`` containers for ``spec`` stand ready from now on; 0 ends that.
 
-        Waits until they do, at most ``timeout_s``; returns how many do. It is cancelled as a call
+        Waits until they do, at most ``timeout_s``; returns how many of them do. It is cancelled as a call
         is: what is being made then goes on behind it.
 
         Raises:

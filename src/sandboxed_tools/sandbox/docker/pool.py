@@ -150,7 +150,7 @@ class Pool:
             self._changed.notify_all()
 
     def prewarm(self, mould: Mould, count: int, *, timeout_s: float) -> int:
-        """Have ``count`` containers stand ready from now on; waits for them, returns how many are.
+        """Have ``count`` containers stand ready from now on; waits, returns how many of them do.
 
         Raises:
             SandboxUnavailable: they cannot be made.
@@ -176,7 +176,7 @@ class Pool:
                         "no containers could be made ahead of the call",
                         operator_detail=shelf.last_error,
                     )
-            return len(shelf.ready)
+            return min(count, len(shelf.ready))  # recent calls may have more stand here
 
     def replace_image(self, old_id: str, image: ResolvedImage | None) -> None:
         """Empty the shelves of an image that its reference does not lead to any more.
