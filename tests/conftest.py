@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     import docker
@@ -28,6 +29,10 @@ IS_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 LEAK_DEADLINE_S = float(os.environ.get("LEAK_DEADLINE_S", "20"))
 
 SESSION_ROOT = pytest.StashKey[Path]()
+
+# Property tests have no deadline and the same examples in each run: by default an example that
+# takes 200 ms fails, and on a machine that does other work besides any of them may.
+settings.load_profile("ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:
