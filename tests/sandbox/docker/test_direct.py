@@ -68,6 +68,6 @@ def test_the_shipped_bash_works_without_a_launcher(direct: DockerSandbox, base_i
 
 
 def test_a_deadline_is_the_same_without_a_launcher(direct: DockerSandbox, base_image: str) -> None:
-    spec = SandboxSpec(base_image, limits=Limits.of(wall_s=1))
+    spec = SandboxSpec(base_image, limits=Limits.of(wall_s=3))
     result = anyio.run(direct.run, spec, Command(("/bin/bash", "-c", "echo out; exec sleep 100")))
     assert (result.status, result.stdout, result.warnings) == ("timeout", b"out\n", ())

@@ -260,8 +260,8 @@ def test_another_users_socket_is_not_used_unless_it_was_asked_for(short_folder: 
     runtime = short_folder
     with engine_that_says(runtime / "docker.sock", version=VERSION, info=INFO) as url:
         os.chown(runtime / "docker.sock", 12345, 12345)
-        implicit = ask_engine(Endpoint(url, source="test"), timeout_s=2)
-        explicit = ask_engine(Endpoint(url, source="test", is_explicit=True), timeout_s=2)
+        implicit = ask_engine(Endpoint(url, source="test"), timeout_s=30)
+        explicit = ask_engine(Endpoint(url, source="test", is_explicit=True), timeout_s=30)
     assert isinstance(implicit, Trial)
     assert "another user" in implicit.detail
     assert isinstance(explicit, Engine)
@@ -291,7 +291,7 @@ def test_what_an_engine_says_is_understood(
     short_folder: Path, version: Any, info: Any, expected: dict[str, object]
 ) -> None:
     with engine_that_says(short_folder / "x.sock", version=version, info=info) as url:
-        found = find_engine({"DOCKER_HOST": url}, timeout_s=2)
+        found = find_engine({"DOCKER_HOST": url}, timeout_s=30)
     assert {name: getattr(found, name) for name in expected} == expected
 
 
@@ -301,7 +301,7 @@ def test_what_an_engine_says_is_understood(
 def test_something_else_behind_the_socket_is_no_engine(short_folder: Path, version: Any) -> None:
     with engine_that_says(short_folder / "x.sock", version=version, info={}) as url:
         with pytest.raises(EngineNotFound) as caught:
-            find_engine({"DOCKER_HOST": url}, timeout_s=2)
+            find_engine({"DOCKER_HOST": url}, timeout_s=30)
     assert "\x1b" not in str(caught.value.operator_detail)
 
 
@@ -312,7 +312,7 @@ def test_proxies_of_the_users_docker_configuration_never_reach_a_container(
     (short_folder / "config.json").write_text(json.dumps(config))
     monkeypatch.setenv("DOCKER_CONFIG", str(short_folder))
     with engine_that_says(short_folder / "x.sock", version=VERSION, info=INFO) as url:
-        client = find_engine({"DOCKER_HOST": url}, timeout_s=2).api()
+        client = find_engine({"DOCKER_HOST": url}, timeout_s=30).api()
         try:
             assert not client._proxy_configs  # type: ignore[attr-defined]
         finally:
@@ -335,4 +335,4 @@ def test_the_distributions_revision_is_part_of_a_components_version(
 ) -> None:
     version = VERSION | {"Components": [component]}
     with engine_that_says(short_folder / "x.sock", version=version, info=INFO) as url:
-        assert find_engine({"DOCKER_HOST": url}, timeout_s=2).facts["runc"] == shown
+        assert find_engine({"DOCKER_HOST": url}, timeout_s=30).facts["runc"] == shown

@@ -295,7 +295,7 @@ def test_stopped_client_does_not_keep_its_call_past_the_deadline(
 ) -> None:
     # The launcher keeps the deadline itself, some seconds later than the client would.
     source = CLIENT.replace(
-        "SandboxSpec(sys.argv[1])", "SandboxSpec(sys.argv[1], limits=Limits(wall_s=2))"
+        "SandboxSpec(sys.argv[1])", "SandboxSpec(sys.argv[1], limits=Limits(wall_s=5))"
     ).replace(
         "import anyio, os, sys",
         "import anyio, os, sys\nfrom sandboxed_tools.tool.limits import Limits",
@@ -443,7 +443,7 @@ def test_image_without_launcher_runs_cold_and_says_so_once(
             assert (result.status, result.exit_code) == ("exited", 3)
             assert (result.stdout, result.stderr) == (b"out\n", b"err\n")
             killed = run_in(box, foreign_image, "kill -9 $$; exec sh -c 'kill -9 $$'")
-            late = run_in(box, foreign_image, "echo hi; trap '' TERM; sleep 100", wall_s=1)
+            late = run_in(box, foreign_image, "echo hi; trap '' TERM; sleep 100", wall_s=3)
             # The engine's own flag may come too late or never, for one in fifty on a quiet machine.
             bomb = "exec python3 -c 'bytearray(1<<30)'"
             memory = {run_in(box, foreign_image, bomb, memory_bytes="64m").status for _ in range(3)}

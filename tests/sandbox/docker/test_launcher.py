@@ -204,7 +204,7 @@ def test_launcher_starved_by_its_own_command_still_ends_it_in_time(run: Run) -> 
         cpus=0.5,
     )
     assert result.status == "timeout"
-    assert result.phases.run_s < 2
+    assert result.phases.run_s < 11
 
 
 def test_command_has_no_rights_and_one_filter(run: Run) -> None:

@@ -150,7 +150,7 @@ def test_place_of_a_call_stays_taken_until_its_processes_are_gone(
         proxy.fail_on = call.container_id.encode()  # whatever is asked for it from now on
         api.pause(call.container_id)  # neither the launcher nor its command can do anything now
 
-    spec = SandboxSpec(base_image, limits=Limits(wall_s=1))
+    spec = SandboxSpec(base_image, limits=Limits(wall_s=5))
     results: list[ExecResult] = []
 
     async def main() -> None:
