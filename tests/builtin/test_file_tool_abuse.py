@@ -47,7 +47,6 @@ def build(row_id: str, project: Path) -> None:
     )
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize(("tool_name", "raw", "outcome"), tool_rows())
 def test_a_call_ends_as_the_corpus_says(
     project: Path, call_tool: Any, tool_name: str, raw: dict[str, Any], outcome: str
@@ -138,7 +137,6 @@ def test_only_the_bytes_that_were_asked_for_change(project: Path, call_tool: Any
         assert path.stat().st_mode == mode
 
 
-@pytest.mark.timeout(120)
 def test_a_tree_that_defeats_recursion_is_searched_and_removed(
     tmp_path: Path, project: Path
 ) -> None:

@@ -291,7 +291,6 @@ def test_denied_paths_are_not_searched(tmp_path: Path) -> None:
             assert listed(by_ripgrep(root, pattern, GrepOptions())) == ["b"]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("pattern", ["(x+x+)+y", "(x|x)*y", "(.*)*z", "(?:a|b)*a(?:a|b){20}c"])
 def test_no_pattern_takes_for_ever(project: Path, grep: Any, pattern: str) -> None:
     tree(project, {"a": "x" * 100_000 + "\n" + "ab" * 50_000 + "\n"})

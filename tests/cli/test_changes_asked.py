@@ -58,11 +58,17 @@ class Terminal:
             self.seen += os.read(self._ours, 65_536)
         if text == INTERRUPT:
             # Between showing the question and waiting for its answer a signal is only noted.
-            while psutil.Process(self._process.pid).status() != psutil.STATUS_SLEEPING:
+            while not self._waits_for_an_answer():
                 time.sleep(0.01)
             os.kill(self._process.pid, signal.SIGINT)
         else:
             os.write(self._ours, text)
+
+    def _waits_for_an_answer(self) -> bool:
+        if psutil.Process(self._process.pid).status() != psutil.STATUS_SLEEPING:
+            return False
+        # Nor for another of its threads.
+        return "futex" not in Path(f"/proc/{self._process.pid}/wchan").read_text()
 
     def end(self) -> tuple[int, str]:
         """How it ended, and all that was to be seen."""

@@ -222,8 +222,9 @@ def test_a_name_cannot_speak_to_the_terminal(held: str) -> None:
 def test_a_set_whose_command_was_stopped_says_so(tmp_path: Path) -> None:
     folder = tmp_path / "ws"
     folder.mkdir()
-    ran = in_here("run", "--timeout", "1", "-w", folder, "--", "echo half > new; exec sleep 100")
-    assert ran.code == 124
+    # By a limit that it meets after the change, however slow the machine is.
+    ran = in_here("run", "-w", folder, "--", "echo half > new; exec yes")
+    assert ran.code == 122
     assert "stopped" in ran.errors
     shown = changes("show", cwd=folder)
     assert "stopped before it had ended" in shown.errors

@@ -62,7 +62,7 @@ def test_sigkill_at_any_moment_then_gc_leaves_nothing(
 
 def _wait_until_there_is_work(state: Path, client: subprocess.Popen[bytes], moment: int) -> None:
     """Wait for a first view, and then for a moment that differs from round to round."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not left_in(state):
         assert client.poll() is None
         assert time.monotonic() < deadline
