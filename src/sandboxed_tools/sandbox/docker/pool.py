@@ -365,7 +365,8 @@ class Pool:
 
     def _note_failure(self, shelf: Shelf, error: Exception) -> None:
         shelf.failures += 1
-        shelf.last_error = f"{error} ({getattr(error, 'operator_detail', type(error).__name__)})"
+        detail = getattr(error, "operator_detail", None) or type(error).__name__
+        shelf.last_error = f"{error} ({detail})"
         shelf.retry_at = time.monotonic() + _backoff_s(shelf.failures)
         _log.warning("a container could not be made ahead of the call: %s", shelf.last_error)
         if isinstance(error, InvalidWorkspace):
