@@ -282,7 +282,7 @@ def test_gate_bounds_the_calls_and_reports(engine: Engine, spec: SandboxSpec) ->
     queued: list[float] = []
 
     async def one(key: str) -> None:
-        command = Command(("sleep", "0.3"), env=ENV)
+        command = Command(("sleep", "3"), env=ENV)
         result = await box.run(spec, command, caller=Caller(key=key))
         queued.append(result.phases.queue_s)
 
