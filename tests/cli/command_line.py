@@ -34,7 +34,7 @@ def command_line(
     stdin: bytes = b"",
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
-    timeout_s: float = 90,
+    timeout_s: float = 170,
 ) -> Done:
     """Run ``sandboxed-tools WORDS…`` and wait for it."""
     done = subprocess.run(

@@ -54,7 +54,7 @@ def test_a_running_call_of_another_process_is_seen() -> None:
     finally:
         for process in (call, watch):
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=90)
             assert process.stdout is not None
             process.stdout.close()
     assert command_line("ps", "--json").object == []

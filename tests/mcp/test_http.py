@@ -99,7 +99,7 @@ async def test_nobody_gets_in_without_the_token(authorization: str | None) -> No
 async def test_two_tokens_are_none() -> None:
     async with serving() as running:
         pairs = [*ACCEPT.items(), ("Authorization", running.headers["Authorization"])] * 2
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=DEADLINE_S) as client:
             answer = await client.post(running.address.url, json=INITIALIZE, headers=pairs)
         assert answer.status_code in (400, 401)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import Client
-from tests.mcp.serving import stdio_server
+from tests.mcp.serving import DEADLINE_S, stdio_server
 from tests.runtime.recording_sandbox import RecordingSandbox
 
 from sandboxed_tools.errors import ConfigurationError
@@ -23,12 +24,13 @@ SERVICES = (("db", "some-container"),)
 ANSWER = """
 import socket
 server = socket.create_server(("0.0.0.0", 7777), reuse_port=True)
+print("listens", flush=True)
 while True:
     connection, _ = server.accept()
     connection.sendall(b"the service\\n")
     connection.close()
 """
-ASK = "python3 -c 'import socket; print(socket.create_connection((\"db\", 7777), 20).recv(99))'"
+ASK = "python3 -c 'import socket; print(socket.create_connection((\"db\", 7777), 60).recv(99))'"
 
 
 @asynccontextmanager
@@ -102,6 +104,10 @@ def service(engine: Any, base_image: str) -> Iterator[str]:
     )
     try:
         api.start(made["Id"])
+        deadline = time.monotonic() + DEADLINE_S
+        while b"listens" not in api.logs(made["Id"]):
+            assert time.monotonic() < deadline, "the service never listened"
+            time.sleep(0.1)
         yield str(made["Id"])
     finally:
         api.remove_container(made["Id"], force=True, v=True)

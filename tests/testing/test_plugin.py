@@ -57,7 +57,7 @@ def test_fixtures_run_commands_in_containers_and_keep_the_host_as_it_is(
             found = workspace.difference()
             assert (found.added, found.changed, found.removed) == (("d", "e"), ("a",), ("b",))
 
-        @pytest.mark.sandbox(memory="64m", timeout=20)
+        @pytest.mark.sandbox(memory="64m", timeout=100)
         def test_limits_of_the_marker_hold(sandbox):
             done = sandbox.run("python3 -c 'x = bytearray(500_000_000)'; exit 7")
             assert done.status == "oom" or "memory" in done.limits_hit, done
