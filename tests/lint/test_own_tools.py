@@ -17,6 +17,6 @@ ROOT = Path(__file__).parents[2]
 def test_the_checks_of_make_check_find_nothing(command: tuple[str, ...]) -> None:
     program = [sys.executable, "-c", "from sandboxed_tools.cli.main import main; main()"]
     done = subprocess.run(
-        [*program, *command], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [*program, *command], cwd=ROOT, capture_output=True, text=True, timeout=170, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr

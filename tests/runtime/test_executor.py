@@ -37,7 +37,7 @@ from sandboxed_tools.runtime import (
 from sandboxed_tools.sandbox.contract import OutputSink, SandboxSpec
 from sandboxed_tools.tool import AnyTool, Command, ExecResult, ToolInput, build_tool
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 class TextInput(ToolInput):

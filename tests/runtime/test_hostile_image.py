@@ -94,7 +94,7 @@ async def box(engine: Engine, hostile_image: str) -> AsyncIterator[Toolbox]:
             sandbox=sandbox,
             python_image=hostile_image,
             confirmer=agrees,
-            limits=Limits.of(wall_s=30, output_total_bytes="256m"),
+            limits=Limits.of(wall_s=60, output_total_bytes="256m"),
         ) as opened:
             yield opened
     finally:
@@ -127,7 +127,7 @@ async def test_endless_frames_end_the_call_in_bounded_memory(box: Toolbox, attac
 
 async def test_a_flood_of_progress_stalls_nothing(box: Toolbox) -> None:
     told: list[object] = []
-    with anyio.fail_after(60):
+    with anyio.fail_after(150):
         result = await box.call(MOVED, {"text": "progress"}, on_progress=told.append)
     assert result.output == Out(text="after")
     assert len(told) <= 200_000
