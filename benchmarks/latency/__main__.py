@@ -109,6 +109,7 @@ async def measure(
         return
     await load.sustained(figures, engine, workers=4, count=32)
     await load.flood(figures, engine)
+    await load.endings(figures, engine, rounds=3)
     await load.idle_memory(figures, engine, count=8)
 
 

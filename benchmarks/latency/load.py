@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 import anyio.to_thread
 import psutil
 from benchmarks.latency import names
@@ -25,9 +27,10 @@ from sandboxed_tools.sandbox.docker import DockerSandbox, Engine
 from sandboxed_tools.sandbox.docker.images import BASE_IMAGE, image_tag
 from sandboxed_tools.testing.direct import call_directly
 from sandboxed_tools.tool import Command, Limits
+from sandboxed_tools.tool.result import Stream
 from sandboxed_tools.workspace import FileStateCache, WorkspaceRoot
 
-__all__ = ["bursts", "flood", "host_call", "idle_memory", "sustained"]
+__all__ = ["bursts", "endings", "flood", "host_call", "idle_memory", "sustained"]
 
 GIB = 1 << 30
 BURST = 20
@@ -126,6 +129,51 @@ async def _docker_flood() -> float:
     begin = time.perf_counter()
     await anyio.run_process(words, stdout=subprocess.DEVNULL)
     return 1024 / (time.perf_counter() - begin)
+
+
+RESISTING = {
+    "deaf": "trap '' TERM INT HUP QUIT; echo up; while :; do sleep 600; done",
+    "daemons": "for i in 1 2 3; do (setsid sleep 600 &); done; echo up; sleep 600",
+    "spinners": "for i in $(seq 40); do (while :; do :; done) & done; echo up; wait",
+    "fork bomb": "b() { b | b & }; echo up; b; while :; do sleep 1; done",
+}
+
+
+async def endings(figures: Figures, engine: Engine, *, rounds: int) -> None:
+    """How long after its deadline, or after it was cancelled, a call that resists comes back."""
+    late: list[float] = []
+    cancelled: list[float] = []
+    box = DockerSandbox(engine, warm=False)
+    spec = SandboxSpec(BASE_IMAGE, limits=Limits(wall_s=1))
+    try:
+        for text in [text for text in RESISTING.values() for _ in range(rounds)]:
+            command = Command(("bash", "-c", text), env=ENV)
+            begin = time.perf_counter()
+            result = await box.run(spec, command)
+            phases = result.phases
+            expected_s = phases.queue_s + phases.start_s + 1
+            late.append((time.perf_counter() - begin - expected_s) * 1000)
+            assert result.status == "timeout", result
+            cancelled.append(await _until_back(box, SandboxSpec(BASE_IMAGE), command))
+    finally:
+        await box.aclose()
+    figures.single[names.SLOWEST_TIMEOUT] = max(late)
+    figures.single[names.SLOWEST_CANCEL] = max(cancelled)
+
+
+async def _until_back(box: DockerSandbox, spec: SandboxSpec, command: Command) -> float:
+    """Cancel a call when it has printed something: the milliseconds until it is back."""
+    is_up, token = anyio.Event(), anyio.lowlevel.current_token()
+
+    def seen(_stream: Stream, _data: bytes) -> None:
+        anyio.from_thread.run_sync(is_up.set, token=token)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(box.run, spec, command, seen)
+        await is_up.wait()
+        begin = time.perf_counter()
+        group.cancel_scope.cancel()
+    return (time.perf_counter() - begin) * 1000
 
 
 async def idle_memory(figures: Figures, engine: Engine, *, count: int) -> None:

@@ -86,6 +86,20 @@ def _rates(figures: Figures) -> Iterator[Judged]:
             False,
         ),
         (
+            "slowest result after its deadline, ms",
+            (names.SLOWEST_TIMEOUT,),
+            lambda: single[names.SLOWEST_TIMEOUT],
+            1000.0,
+            False,
+        ),
+        (
+            "slowest return after a cancellation, ms",
+            (names.SLOWEST_CANCEL,),
+            lambda: single[names.SLOWEST_CANCEL],
+            1000.0,
+            False,
+        ),
+        (
             "host call without its walk, µs",
             (names.HOST_CALL, names.HOST_WALK),
             lambda: single[names.HOST_CALL] - single[names.HOST_WALK],
