@@ -175,6 +175,12 @@ def test_a_pattern_that_is_none_is_refused_in_words(grep: Any, pattern: str) -> 
     assert len(str(refused.value)) < 6000
 
 
+def test_a_line_is_a_text_of_its_own(project: Path, grep: Any) -> None:
+    tree(project, {"a": "one\nmain one\n", "b": "one main\nx\n"})
+    assert listed(grep(r"\Amain")) == ["a"]
+    assert listed(grep(r"main\z")) == ["b"]
+
+
 def test_case_and_literal_text(project: Path, grep: Any) -> None:
     tree(project, {"a": "Hello (World)\n", "b": "ÉTÉ\n"})
     assert listed(grep("hello", ignore_case=True)) == ["a"]

@@ -26,6 +26,15 @@ CASES = {
     "braces mean themselves": ("{a,b}\n", ["a", "b", "{a,b}"]),
     "carriage returns": ("a\r\nb\r\n", ["a", "b", "c"]),
     "question marks": ("?.o\n", ["a.o", "ab.o"]),
+    "named classes": (
+        "[[:punct:]].a\n[[:blank:]]x\n[[:digit:]-]\nno[[:such:]]\n",
+        ["-.a", "b.a", " x", "-", "1", "no1", "nos", "no:]"],
+    ),
+    "escapes in classes": ("[a\\-c]\n[\\]x]1\n[\\!y]2\n", ["a", "-", "b", "]1", "x1", "!2", "z2"]),
+    "rules that no path is spelled like": (
+        "a//b\n./c\nd/./e\nf//\n",
+        ["a/b", "c", "d/e", "f/g"],
+    ),
     "odd brackets": ("[\n[a\na]\n", ["[", "[a", "a]", "b"]),
 }
 

@@ -23,7 +23,8 @@ from pathlib import PurePath
 from typing import Final
 
 from sandboxed_tools.errors import ConfigurationError, InvalidInput
-from sandboxed_tools.workspace.pattern import GlobPattern, compile_glob, has_open_bracket
+from sandboxed_tools.workspace.name_pattern import has_open_bracket
+from sandboxed_tools.workspace.pattern import GlobPattern, compile_glob
 
 __all__ = ["PathPattern", "TouchedPath", "path_pattern", "touched_path"]
 

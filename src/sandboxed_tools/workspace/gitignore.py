@@ -15,7 +15,8 @@ from typing import Final
 
 from sandboxed_tools.errors import InvalidInput, PathRefused
 from sandboxed_tools.workspace.confined import ConfinedTree
-from sandboxed_tools.workspace.pattern import GlobPattern, compile_glob, has_open_bracket
+from sandboxed_tools.workspace.name_pattern import has_open_bracket
+from sandboxed_tools.workspace.pattern import GlobPattern, compile_glob
 from sandboxed_tools.workspace.spelling import Parts
 
 __all__ = ["GIT", "SEARCH", "IgnoreRules", "parse_gitignore"]
@@ -114,13 +115,15 @@ def _rule(line: str) -> _Rule | None:
     is_negated = line.startswith("!")
     line = line[1:] if is_negated else line
     only_folders = line.endswith("/")
-    line = line.rstrip("/") if only_folders else line
+    line = line.removesuffix("/")
     is_anchored = "/" in line
     if line.startswith("\\") and line[1:2] in ("!", "#"):
         line = line[1:]
     # Braces mean themselves in gitignore.
     text = line.removeprefix("/").replace("{", "\\{").replace("}", "\\}")
-    if any(has_open_bracket(name) for name in text.split("/")):
+    names = text.split("/")
+    if any(name in ("", ".") or has_open_bracket(name) for name in names):
+        # Git compares with paths as it spells them itself: such a rule never matches.
         return None
     if text.startswith("!"):
         text = "\\" + text

@@ -3,29 +3,26 @@
 A pattern is matched name by name: ``**`` is any number of folders, everything else is one name. A
 whole path turned into one regular expression, as glob libraries do, takes exponential or high
 polynomial time on patterns such as ``**/**/**/*a*a*a*b``; here the folders are a set of positions
-in the pattern, and one name is matched by :func:`fnmatch.translate`, whose stars do not backtrack.
+in the pattern, and one name is matched by :mod:`.name_pattern`.
 
-Understood: ``*``, ``?``, ``[a-z]``, ``[!a-z]``, ``[^a-z]``, ``[[:alpha:]]``, ``{a,b}``, ``{1..9}``,
-``**``, ``\\`` before a character that is meant itself, and ``!pattern`` for what is left out.
+Understood beside what a name's pattern may hold: ``**``, ``{a,b}``, ``{1..9}``, and ``!pattern``
+for what is left out.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from fnmatch import translate
 from typing import Final
 
 import bracex
 
 from sandboxed_tools.errors import FieldError, InvalidInput
 from sandboxed_tools.tool.foreign_text import for_terminal
+from sandboxed_tools.workspace.name_pattern import NameMatcher, name_matcher
 
-__all__ = ["GlobPattern", "NameMatcher", "Positions", "compile_glob", "has_open_bracket"]
+__all__ = ["GlobPattern", "Positions", "compile_glob"]
 
-NameMatcher = Callable[[str], object]
 Positions = frozenset[tuple[int, int]]
 """Where a path stands in a pattern: (alternative, component), several because of ``**``."""
 
@@ -36,15 +33,6 @@ _MAX_COMPONENTS: Final = 256
 _MAX_COMPONENTS_TOGETHER: Final = 2000
 
 _ANY_DEPTH: Final = "**"
-_CLASSES: Final = {
-    "[:alnum:]": "a-zA-Z0-9",
-    "[:alpha:]": "a-zA-Z",
-    "[:digit:]": "0-9",
-    "[:lower:]": "a-z",
-    "[:space:]": " \t\r\n\v\f",
-    "[:upper:]": "A-Z",
-    "[:xdigit:]": "0-9a-fA-F",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +114,6 @@ def compile_glob(text: str, *, hidden: bool = False, ignore_case: bool = False) 
     return found
 
 
-def has_open_bracket(name: str) -> bool:
-    """Whether a ``[`` is never closed: here it means itself, in gitignore(5) it matches nothing."""
-    index = 0
-    while index < len(name):
-        if name[index] == "[":
-            end = _class_end(name, index)
-            if end is None:
-                return True
-            index = end
-        index += 2 if name[index] == "\\" else 1
-    return False
-
-
 def _refused(text: str, why: str, code: str) -> InvalidInput:
     message = f"The pattern {for_terminal(text[:200], one_line=True)!r} {why}"
     return InvalidInput(message, fields=(FieldError("pattern", why, code),))
@@ -190,87 +165,9 @@ def _component(name: str, *, ignore_case: bool) -> _Component:
         return _Component(name, None, takes_hidden=False)
     return _Component(
         name,
-        _name_matcher(name, ignore_case=ignore_case),
+        name_matcher(name, ignore_case=ignore_case),
         takes_hidden=name.startswith((".", "\\.")),
     )
-
-
-_SPECIAL: Final = re.compile(r"[*?\[\]\\]")
-_PLAIN_SUFFIX: Final = re.compile(r"\*([^*?\[\]\\]+)")
-
-
-def _name_matcher(name: str, *, ignore_case: bool) -> NameMatcher:
-    if not ignore_case:
-        if name == "*":
-            return bool
-        if _SPECIAL.search(name) is None:
-            return name.__eq__
-        suffix = _PLAIN_SUFFIX.fullmatch(name)
-        if suffix is not None:
-            ending = suffix[1]
-            return lambda candidate: candidate.endswith(ending)
-    flags = re.IGNORECASE if ignore_case else 0
-    return re.compile(translate(_for_fnmatch(name)), flags).match
-
-
-def _for_fnmatch(name: str) -> str:
-    """The same in fnmatch's language: no backslash, ``[!`` for ``[^``, ranges for classes."""
-    parts: list[str] = []
-    index = 0
-    while index < len(name):
-        character = name[index]
-        if character == "\\" and index + 1 < len(name):
-            parts.append(_literal(name[index + 1]))
-            index += 2
-        elif character == "[" and (end := _class_end(name, index)) is not None:
-            parts.append(_class(name[index + 1 : end]))
-            index = end + 1
-        else:
-            parts.append("[[]" if character == "[" else character)
-            index += 1
-    return "".join(parts)
-
-
-def _literal(character: str) -> str:
-    return f"[{character}]" if character in "*?[" else character
-
-
-def _class_end(name: str, start: int) -> int | None:
-    """Where the bracket that opens at ``start`` is closed; a first ``]`` in it is a member."""
-    if name.find("]", start) < 0:
-        return None
-    index = start + 1
-    if name[index : index + 1] in ("!", "^"):
-        index += 1
-    if name[index : index + 1] == "]":
-        index += 1
-    while index < len(name):
-        if name.startswith("[:", index) and (close := name.find(":]", index)) != -1:
-            index = close + 2
-        elif name[index] == "\\":
-            index += 2
-        elif name[index] == "]":
-            return index
-        else:
-            index += 1
-    return None
-
-
-def _class(body: str) -> str:
-    negated = body.startswith(("!", "^"))
-    members = body[1:] if negated else body
-    for name, ranges in _CLASSES.items():
-        members = members.replace(name, ranges)
-    # fnmatch has no escapes in a class: what was escaped goes to the front, "]" first of all.
-    escaped = re.findall(r"\\(.)", members)
-    members = "".join("]" for c in escaped if c == "]") + re.sub(r"\\(.)", _unescaped, members)
-    if members.startswith(("!", "^")) and not negated:
-        members = members[1:] + members[0]
-    return f"[{'!' if negated else ''}{members}]"
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return "" if match[1] == "]" else match[1]
 
 
 def _closed(alternatives: tuple[tuple[_Component, ...], ...], positions: Positions) -> Positions:

@@ -29,6 +29,8 @@ _POSIX_CLASS: Final = re.compile(r"\[:\^?[a-z]+:\]")
 _SPACE: Final = (
     r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 )
+_ENDS: Final = {"A": "^", "z": "$"}
+"""Each line is a text of its own."""
 _CLASSES: Final = {"w": r"\pL\pM\p{Nd}\p{Nl}\p{Pc}", "d": r"\p{Nd}", "s": _SPACE}
 
 
@@ -147,7 +149,9 @@ class _Dialects:
             raise _refused(f"\\{letter} is not available")
         if letter == "n" and not in_class:
             raise _refused("it holds a line feed; lines are matched one by one")
-        if letter in _CLASSES:
+        if letter in _ENDS and not in_class:
+            self._emit(_ENDS[letter])
+        elif letter in _CLASSES:
             members = _CLASSES[letter]
             self._emit(members if in_class else f"[{members}]", ripgrep=f"\\{letter}")
         elif letter in ("W", "D", "S"):
