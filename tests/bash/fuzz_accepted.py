@@ -172,7 +172,7 @@ def run_in_namespaces(command: str, folder: Path) -> None:
         env=_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    if process.wait(timeout=30) == 99:
+    if process.wait(timeout=120) == 99:
         raise RuntimeError("the namespaces could not be made; root and util-linux are needed")
 
 

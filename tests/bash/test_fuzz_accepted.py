@@ -19,7 +19,7 @@ def run_plainly(command: str, folder: Path) -> None:
         env={"PATH": "/usr/bin:/bin"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 

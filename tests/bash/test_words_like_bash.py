@@ -53,7 +53,7 @@ def test_arguments_known_to_the_letter_are_those_that_bash_passes(
         cwd=tmp_path,
         env={"PATH": os.defpath, "LANG": "C.UTF-8"},
         capture_output=True,
-        timeout=60,
+        timeout=150,
         check=True,
     ).stdout.decode()
     got = [line.split("\0")[:-1] for line in output.split("\n")[:-1]]

@@ -48,7 +48,7 @@ def run(workspace: Path) -> Run:
     """Run a text in the gate, on the workspace; keyword arguments are those of ``run_on_host``."""
 
     def run_text(text: str, **options: Any) -> HostOutcome:
-        arguments: dict[str, Any] = {"workspace": workspace, "limits": Limits(wall_s=20)} | options
+        arguments: dict[str, Any] = {"workspace": workspace, "limits": Limits(wall_s=120)} | options
 
         async def call() -> HostOutcome:
             return await run_on_host(bash_command(text), **arguments)
@@ -62,7 +62,7 @@ def run(workspace: Path) -> Run:
 def outsider() -> Iterator[int]:
     """A process outside the gate, of the user that commands run as."""
     with subprocess.Popen(
-        ["/usr/bin/sleep", "120"], env={"SECRET": "hidden-value"}, **command_user()
+        ["/usr/bin/sleep", "600"], env={"SECRET": "hidden-value"}, **command_user()
     ) as process:
         try:
             yield process.pid

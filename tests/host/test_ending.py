@@ -24,7 +24,7 @@ from sandboxed_tools.host import HostOutcome, bash_command, run_on_host
 from sandboxed_tools.host.gate import probe_gate
 from sandboxed_tools.tool.limits import Limits
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 LINGERERS = """
 sleep {s} &
@@ -80,15 +80,18 @@ def test_a_timeout_ends_daemons_too(run: Run) -> None:
 
 
 def test_a_fork_bomb_ends_at_the_deadline(run: Run) -> None:
-    bomb = "bomb() { bomb | bomb & }; bomb; while :; do bomb; done"
-    result = run(bomb, limits=Limits(wall_s=1, pids=100)).result
+    # The kernel counts a user's processes, so other tests' calls feel these few dozen as well. The
+    # name is this test's own: other sessions have bombs, too.
+    name = f"bomb{os.getpid()}"
+    bomb = f"{name}() {{ {name} | {name} & }}; {name}; while :; do {name}; done"
+    result = run(bomb, limits=Limits(wall_s=1, pids=40)).result
     assert result.status in {"timeout", "exited", "signalled"}
-    assert [p for p in psutil.process_iter() if _is_bomb(p)] == []
+    assert [p for p in psutil.process_iter() if _mentions(p, name)] == []
 
 
-def _is_bomb(process: psutil.Process) -> bool:
+def _mentions(process: psutil.Process, text: str) -> bool:
     try:
-        return "bomb() {" in " ".join(process.cmdline())
+        return f"{text}() {{" in " ".join(process.cmdline())
     except psutil.Error:
         return False
 
@@ -222,7 +225,7 @@ def test_a_client_that_ignores_the_end_of_children_gets_the_exit_code(workspace:
         .rstrip()
         + ".result.exit_code)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
     assert done.stdout == b"7\n", done.stderr.decode()
 
 
@@ -231,7 +234,7 @@ def test_a_client_that_ends_leaves_no_spare_supervisor(workspace: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", program], stderr=subprocess.PIPE
     ) as client:
-        _out, errors = client.communicate(timeout=60)
+        _out, errors = client.communicate(timeout=120)
     assert (client.returncode, errors) == (0, b"")
     _wait_until(lambda: not _supervisors_of(client.pid))
 
@@ -241,9 +244,9 @@ def test_a_killed_supervisor_is_a_fault_and_leaves_nothing(workspace: Path) -> N
 
     async def call() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(_run_text, LINGERERS.format(s=seconds) + "sleep 9", workspace)
+            group.start_soon(_run_text, LINGERERS.format(s=seconds) + "sleep 90", workspace)
             await _until_lingerers_run(seconds)
-            busy = [p for p in _supervisors_of(os.getpid()) if psutil.Process(p).children()]
+            busy = [p for p in _supervisors_of(os.getpid()) if _has_children(p)]
             assert len(busy) == 1
             os.kill(busy[0], signal.SIGKILL)
 
@@ -251,6 +254,13 @@ def test_a_killed_supervisor_is_a_fault_and_leaves_nothing(workspace: Path) -> N
         anyio.run(call)
     assert caught.group_contains(SandboxUnavailable)
     assert _sleepers(seconds) == []
+
+
+def _has_children(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).children())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_the_supervisor_cannot_be_reached_by_the_command(run: Run) -> None:

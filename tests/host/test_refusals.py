@@ -176,7 +176,7 @@ def _without_gate(workspace: Path, outside: Outside) -> subprocess.CompletedProc
         cwd=workspace,
         env={"TMPDIR": str(temporary), "PATH": "/usr/bin:/bin"},
         capture_output=True,
-        timeout=30,
+        timeout=120,
         check=False,
         **command_user(),
     )

@@ -46,7 +46,8 @@ def test_what_a_dead_owner_left_is_removed_and_what_a_living_one_has_is_not() ->
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
         stale = Path(os.fsdecode(done.stdout).strip())
         assert stale.is_dir()
-        assert remove_stale_scratch() == 1
+        # Other tests of this worker may have left one, too, whose remover is still at it.
+        assert remove_stale_scratch() >= 1
         assert not stale.exists()
         assert mine.root.is_dir()
     finally:
@@ -63,7 +64,8 @@ def test_names_that_lie_are_left_alone(tmp_path: Path) -> None:
     link.symlink_to(tmp_path)
     strange.mkdir()
     try:
-        assert remove_stale_scratch() == 0
+        remove_stale_scratch()
+        assert link.is_symlink()
         assert (tmp_path / "kept").exists()
         assert strange.exists()
     finally:

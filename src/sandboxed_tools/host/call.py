@@ -25,6 +25,8 @@ _START_S: Final = 10.0
 _KILL_S: Final = 5.0
 _DRAIN_S: Final = 1.0
 _CHUNK_BYTES: Final = 65_536
+# The most that a pipe holds, unless root made it larger (pipe(7)).
+_MOST_IN_A_PIPE_BYTES: Final = 1 << 20
 
 _Reason = Literal["timeout", "idle_timeout", "output_limit", "cancelled"]
 
@@ -123,6 +125,7 @@ class HostCall:
                     await self._follow_report()
                     # Nobody is left who could write, so the pipes end as soon as they are empty.
                     pumps.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
+                self._take_what_is_left()
                 await self._live.finish()
                 group.cancel_scope.cancel()
         finally:
@@ -147,7 +150,6 @@ class HostCall:
                 self._started.set()
 
     async def _pump(self, stream: Stream, fd: int) -> None:
-        collected = self._collected[stream]
         while True:
             await anyio.wait_readable(fd)
             try:
@@ -156,12 +158,29 @@ class HostCall:
                 continue
             if not data:
                 return
-            collected.feed(data)
-            self._last_output_at = anyio.current_time()
-            self._live.offer(stream, data)
+            self._take(stream, data)
             total = sum(item.total_bytes for item in self._collected.values())
             if total > self._limits.output_total_bytes:
                 self._ask_to_end("output_limit")
+
+    def _take(self, stream: Stream, data: bytes) -> None:
+        self._collected[stream].feed(data)
+        self._last_output_at = anyio.current_time()
+        self._live.offer(stream, data)
+
+    def _take_what_is_left(self) -> None:
+        """Empty both pipes once more: this process may have been kept from its turn for so long."""
+        streams: tuple[tuple[Stream, int], ...] = (
+            ("stdout", self._streams.stdout),
+            ("stderr", self._streams.stderr),
+        )
+        for stream, fd in streams:
+            try:
+                data = os.read(fd, _MOST_IN_A_PIPE_BYTES)
+            except BlockingIOError:
+                continue
+            if data:
+                self._take(stream, data)
 
     async def _feed(self, source: bytes | AsyncIterable[bytes] | None) -> None:
         fd = self._streams.stdin

@@ -32,7 +32,7 @@ BASH: Final = ("/usr/bin/bash", "--norc", "--noprofile", "-c", "--")
 NEWEST_ABI: Final = 7
 """The newest Landlock ABI whose rights are handled here. Newer ones only add to it."""
 
-_PROBE_S: Final = 10.0
+_PROBE_S: Final = 30.0
 
 # Writes that must fail, a write and a read that must work, and two processes that must not survive.
 _PROBE: Final = """
