@@ -36,6 +36,7 @@ from sandboxed_tools.sandbox.docker.moulds import Moulds
 from sandboxed_tools.sandbox.docker.pool import WARM_LIFETIME_S, Pool
 from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.rounds import Rounds
+from sandboxed_tools.sandbox.docker.runtimes import Runtimes
 from sandboxed_tools.sandbox.docker.status import CallStatus, SandboxStatus
 from sandboxed_tools.sandbox.docker.status_file import StatusWriter, others_run
 from sandboxed_tools.sandbox.docker.stdin_feed import StdinFeed
@@ -112,7 +113,10 @@ class DockerSandbox:
         self._disposal = Disposal(self._clients, quiet=self._quiet)
         self._errands = Errands()
         self._moulds = Moulds(
-            self._clients, errands=self._errands, cgroup_parent=self._cgroup_parent
+            self._clients,
+            errands=self._errands,
+            runtimes=Runtimes(self._clients),
+            cgroup_parent=self._cgroup_parent,
         )
         self._pool = Pool(
             make=self._make_warm,
@@ -186,8 +190,8 @@ class DockerSandbox:
     async def prewarm(self, spec: SandboxSpec, n: int, *, timeout_s: float = 60.0) -> int:
         """Have ``n`` containers for ``spec`` stand ready from now on; 0 ends that.
 
-        Waits until they do, at most ``timeout_s``; returns how many of them do. It is cancelled as a call
-        is: what is being made then goes on behind it.
+        Waits until they do, at most ``timeout_s``; returns how many of them do. It is cancelled as
+        a call is: what is being made then goes on behind it.
 
         Raises:
             SandboxUnavailable: they cannot be made.

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import functools
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import tenacity
-from docker.errors import APIError
-from requests.exceptions import RequestException
 
 from sandboxed_tools.errors import EngineFault, SandboxUnavailable, UnsupportedOnEngine
 from sandboxed_tools.sandbox.contract import ContainerUser, View, ViewProvider
@@ -24,14 +19,10 @@ from sandboxed_tools.sandbox.docker.create import (
     VolumeMount,
     create_request,
 )
+from sandboxed_tools.sandbox.docker.creation import create_once, undo_create
 from sandboxed_tools.sandbox.docker.direct import Direct
 from sandboxed_tools.sandbox.docker.engine import Engine
-from sandboxed_tools.sandbox.docker.faults import (
-    ODD_ANSWERS,
-    engine_faults,
-    is_transient,
-    status_code,
-)
+from sandboxed_tools.sandbox.docker.faults import engine_faults
 from sandboxed_tools.sandbox.docker.owner import Kind, Owner
 from sandboxed_tools.sandbox.docker.protocol import call_frames, new_mark
 from sandboxed_tools.sandbox.docker.service_network import (
@@ -41,14 +32,10 @@ from sandboxed_tools.sandbox.docker.service_network import (
     remove_service_network,
 )
 from sandboxed_tools.sandbox.docker.user import choose_user
+from sandboxed_tools.sandbox.docker.view_volumes import carried_volumes, make_view_volumes
 from sandboxed_tools.tool.command import Command
 
-if TYPE_CHECKING:
-    import docker
-
 __all__ = ["Container", "launch"]
-
-_log = logging.getLogger(__name__)
 
 NAME_PREFIX = "sandboxed-tools-"
 ATTACH_TIMEOUT_S = 30.0
@@ -112,63 +99,37 @@ def launch(
         InvalidWorkspace: the workspace may not be used.
     """
     user = choose_user(is_mapped=engine.rootless or engine.userns_remap)
+    labels = functools.partial(
+        Owner.current().labels, deadline_s=lifetime_s + mould.spec.limits.wall_s + 60
+    )
     with contextlib.ExitStack() as undo:
         view = _open_view(mould, user, views, is_wanted)
         if view is not None:
             undo.callback(view.close)
-        lasting_s = lifetime_s + mould.spec.limits.wall_s + 60
-        labels = Owner.current().labels(deadline_s=lasting_s, kind=kind)
-        view_labels = Owner.current().labels(deadline_s=lasting_s, kind="view")
         with clients.lend() as api, engine_faults("making a container"):
-            volumes = []
-            for mount in view.mounts if view is not None else ():
-                if mount.kind == "overlay":
-                    name = NAME_PREFIX + "view-" + secrets.token_hex(8)
-                    undo.callback(remove_volume, clients, name)
-                    api.create_volume(
-                        name,
-                        driver="local",
-                        driver_opts={
-                            "type": "overlay",
-                            "device": "overlay",
-                            "o": mount.overlay_options,
-                        },
-                        labels=view_labels,
-                    )
-                    volumes.append(VolumeMount(name, mount.targets, mount.read_only))
+            volumes = make_view_volumes(api, clients, view, labels=labels(kind="view"), undo=undo)
             network = None
             if mould.spec.joins_services:
-                network_name = new_network_name()
-                undo.callback(remove_service_network, clients, network_name)
+                name = new_network_name()
+                undo.callback(remove_service_network, clients, name)
                 network = open_service_network(
-                    api,
-                    mould.spec,
-                    name=network_name,
-                    labels=Owner.current().labels(deadline_s=lasting_s, kind="network"),
+                    api, mould.spec, name=name, labels=labels(kind="network")
                 )
-                _check(is_wanted)
-            mounts = view.mounts if view is not None else ()
-            binds = tuple(mount for mount in mounts if mount.kind == "bind")
-            # The view removes these itself, when it has read what was changed in them.
-            carried = tuple(
-                VolumeMount(mount.source, mount.targets, mount.read_only)
-                for mount in mounts
-                if mount.kind == "volume"
-            )
+            _check(is_wanted)
             request = create_request(
                 mould,
                 user=user,
                 argv=direct.argv if direct else (LAUNCHER_PATH, str(int(lifetime_s))),
                 env=direct.env if direct else {},
                 cwd=_directory(direct, view),
-                volumes=(*volumes, *carried),
-                binds=binds,
-                labels=labels,
+                volumes=(*volumes, *carried_volumes(view)),
+                binds=tuple(m for m in view.mounts if m.kind == "bind") if view else (),
+                labels=labels(kind=kind),
                 network=network,
             )
             name = NAME_PREFIX + secrets.token_hex(8)
-            undo.callback(_undo_create, clients, name)
-            container_id = _create(api, request, name)
+            undo.callback(undo_create, clients, name)
+            container_id = create_once(api, request, name)
             _check(is_wanted)
             connection = attach(engine, container_id, timeout_s=ATTACH_TIMEOUT_S)
             undo.callback(connection.close)
@@ -179,7 +140,7 @@ def launch(
             cwd = view.cwd if view is not None else "/"
             mark = _start_waiting(connection, mould, cwd=cwd, deadline_s=lifetime_s)
         undo.pop_all()
-        return Container(container_id, mould, user, connection, view, tuple(volumes), mark, network)
+        return Container(container_id, mould, user, connection, view, volumes, mark, network)
 
 
 def _start_waiting(connection: Connection, mould: Mould, *, cwd: str, deadline_s: float) -> bytes:
@@ -234,71 +195,3 @@ def _open_view(
     if views is None:
         raise UnsupportedOnEngine("this sandbox was made without a way to show it a workspace")
     return views.open(mould.spec.workspace, user, limits=mould.spec.limits, is_wanted=is_wanted)
-
-
-def _create(api: docker.APIClient, request: dict[str, object], name: str) -> str:
-    """Create under a name of our own, so that asking again cannot make a second one."""
-    for attempt in tenacity.Retrying(
-        retry=tenacity.retry_if_exception(
-            lambda error: is_transient(error) or isinstance(error, _StillBeingMade)
-        ),
-        stop=tenacity.stop_after_delay(10),
-        wait=tenacity.wait_exponential_jitter(multiplier=0.05, jitter=0.05, max=1),
-        reraise=True,
-    ):
-        with attempt:
-            try:
-                return _made_id(api.create_container_from_config(request, name))  # type: ignore[no-untyped-call]
-            except APIError as error:
-                if status_code(error) == 409 and attempt.retry_state.attempt_number > 1:
-                    return _earlier(api, name)
-                raise
-    raise AssertionError("tenacity returns or raises")
-
-
-class _StillBeingMade(EngineFault):
-    """The engine holds the name for a container that it does not show yet."""
-
-
-def _earlier(api: docker.APIClient, name: str) -> str:
-    """The container of an earlier request whose answer was lost."""
-    try:
-        return _made_id(api.inspect_container(name))
-    except APIError as error:
-        if status_code(error) != 404:
-            raise
-        raise _StillBeingMade(
-            "the container engine takes too long to make a container", operator_detail=str(error)
-        ) from error
-
-
-def _made_id(answer: object) -> str:
-    try:
-        return str(answer["Id"])  # type: ignore[index]
-    except ODD_ANSWERS as error:
-        raise EngineFault(
-            "the container engine does not say what it has made", operator_detail=repr(error)
-        ) from error
-
-
-def _undo_create(clients: Clients, name: str) -> None:
-    """Remove what may or may not have been created."""
-    try:
-        with clients.lend(timeout_s=15.0) as api:
-            api.remove_container(name, v=True, force=True)
-    except (APIError, RequestException, OSError) as error:
-        if status_code(error) not in (404, 409):
-            _log.error("container %s could not be removed: %s", name, error)
-
-
-def remove_volume(clients: Clients, name: str) -> bool:
-    """Remove a view's volume; ``False`` when it is still there."""
-    try:
-        with clients.lend(timeout_s=15.0) as api:
-            api.remove_volume(name)
-    except (APIError, RequestException, OSError) as error:
-        if status_code(error) == 404:
-            return True
-        _log.debug("volume %s could not be removed: %s", name, error)
-        return False
-    return True

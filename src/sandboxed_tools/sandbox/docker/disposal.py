@@ -12,10 +12,11 @@ from docker.errors import APIError
 from requests.exceptions import RequestException
 
 from sandboxed_tools.sandbox.docker.clients import Clients
-from sandboxed_tools.sandbox.docker.container import Container, remove_volume
+from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.faults import status_code
 from sandboxed_tools.sandbox.docker.quiet import Quiet
 from sandboxed_tools.sandbox.docker.service_network import remove_service_network
+from sandboxed_tools.sandbox.docker.view_volumes import remove_volume
 
 __all__ = ["Disposal", "force_kill"]
 
