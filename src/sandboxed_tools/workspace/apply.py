@@ -18,12 +18,13 @@ from typing import Final
 from sandboxed_tools.errors import InvalidWorkspace, SandboxedToolsError
 from sandboxed_tools.workspace.change import HALF_DONE, ChangeSet
 from sandboxed_tools.workspace.change_selection import selection
-from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
+from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.check import Problem, check_set, later_edits
 from sandboxed_tools.workspace.landing import Landed, Landing
 from sandboxed_tools.workspace.regroup import Split, split_set
 from sandboxed_tools.workspace.root import check_workspace
 from sandboxed_tools.workspace.steps import OnStep, Present
+from sandboxed_tools.workspace.workspace_lock import workspace_lock
 
 __all__ = ["Decision", "apply_set", "discard_set", "recover", "undo_set"]
 

@@ -9,12 +9,8 @@ is copied or kept twice. A set appears whole or not at all, and survives restart
 from __future__ import annotations
 
 import ctypes
-import fcntl
-import hashlib
 import json
-import logging
 import os
-import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -27,14 +23,13 @@ from sandboxed_tools.tool.process import ProcessName
 from sandboxed_tools.tool.state import state_dir
 from sandboxed_tools.workspace.change import ChangeSet, SetState
 from sandboxed_tools.workspace.remove import remove_tree
+from sandboxed_tools.workspace.set_states import is_set_id, read_object, states_in
 from sandboxed_tools.workspace.tree_usage import tree_usage
+from sandboxed_tools.workspace.workspace_lock import workspace_lock
 
-__all__ = ["ChangeStore", "sync_file_system", "workspace_lock"]
+__all__ = ["ChangeStore", "sync_file_system"]
 
-_ID: Final = re.compile(r"[0-9a-f]{8}")
-_LOCK_DEADLINE_S: Final = 30.0
 _DAY_S: Final = 24 * 3600.0
-_log = logging.getLogger(__name__)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -44,6 +39,7 @@ class ChangeStore:
     def __init__(self) -> None:
         self.folder = state_dir() / "changes"
         self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._states = states_in(self.folder)
 
     @staticmethod
     def new_id() -> str:
@@ -105,9 +101,9 @@ class ChangeStore:
         Raises:
             ChangeSetNotFound: there is none of this id, or no more: others were made of it.
         """
-        if _ID.fullmatch(change_set_id) is None:
+        if not is_set_id(change_set_id):
             raise ChangeSetNotFound("There is no change set of this id.")
-        states = self._states()
+        states = self._states.all()
         made = [item.id for item in states if change_set_id in item.replaces]
         if made:
             made += [item.id for item in states if item.waits_for == change_set_id]
@@ -115,9 +111,8 @@ class ChangeStore:
                 f"The change set {change_set_id} is no more: it has become {' and '.join(made)}."
             )
         try:
-            facts = _read(self.folder / change_set_id / "set.json")
-            state = SetState.from_json(_read(self.folder / change_set_id / "state.json"))
-            return ChangeSet.from_json(facts | state.to_json())
+            facts = read_object((self.folder / change_set_id / "set.json").read_bytes())
+            return ChangeSet.from_json(facts | self._states.one(change_set_id).to_json())
         except FileNotFoundError:
             raise ChangeSetNotFound(f"There is no change set {change_set_id}.") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -131,17 +126,16 @@ class ChangeStore:
         Raises:
             ChangeSetNotFound: there is none of this id.
         """
-        if _ID.fullmatch(change_set_id) is not None:
+        if is_set_id(change_set_id):
             with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-                state = _read(self.folder / change_set_id / "state.json")
-                return SetState.from_json(state).workspace
+                return self._states.one(change_set_id).workspace
         raise ChangeSetNotFound("There is no change set of this id.")
 
     def sets(
         self, *, workspace: Path | None = None, session: str | None = None
     ) -> tuple[SetState, ...]:
         """All sets without their changes, oldest first; of one workspace, of one session."""
-        found = self._states()
+        found = self._states.all()
         gone = _replaced(found)
         return tuple(
             item
@@ -152,24 +146,6 @@ class ChangeStore:
             and (session is None or item.session == session)
         )
 
-    def _states(self) -> list[SetState]:
-        found = []
-        for name in os.listdir(self.folder):
-            if _ID.fullmatch(name) is None:
-                continue
-            state = self._state(name)
-            if state is not None:
-                found.append(state)
-        return sorted(found, key=lambda item: (item.created_s, item.id))
-
-    def _state(self, change_set_id: str) -> SetState | None:
-        try:
-            return SetState.from_json(_read(self.folder / change_set_id / "state.json"))
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            # Removed meanwhile, or damaged; asking for it by its id says which.
-            _log.debug("change set %s cannot be listed", change_set_id)
-            return None
-
     def pending(self, *, workspace: Path, session: str | None) -> tuple[SetState, ...]:
         """The held sets that the next call of a session sees, oldest first."""
         if session is None:
@@ -179,7 +155,7 @@ class ChangeStore:
 
     def remove(self, change_set_id: str) -> None:
         """Delete a set and its content; one that is not there is no error."""
-        if _ID.fullmatch(change_set_id) is None:
+        if not is_set_id(change_set_id):
             return
         gone = self.folder / f".{ProcessName.current()}-{change_set_id}-{secrets.token_hex(3)}"
         with suppress(FileNotFoundError):
@@ -208,15 +184,15 @@ class ChangeStore:
     def _forget(self, item: SetState) -> int:
         """Remove a decided set, unless somebody is deciding about its workspace at this moment."""
         with suppress(Overloaded), workspace_lock(item.workspace, wait_s=0):
-            now = self._state(item.id)
-            if now is not None and now.status == item.status:
-                self.remove(item.id)
-                return 1
+            with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+                if self._states.one(item.id).status == item.status:
+                    self.remove(item.id)
+                    return 1
         return 0
 
     def _prune_replaced(self) -> int:
         """Replaced sets go once no call can see them any more: calls last at most a day."""
-        states = self._states()
+        states = self._states.all()
         gone = _replaced(states)
         made = {old: item.created_s for item in states for old in item.replaces}
         known = {item.id for item in states}
@@ -237,37 +213,6 @@ class ChangeStore:
         return gone
 
 
-@contextmanager
-def workspace_lock(workspace: bytes, *, wait_s: float | None = None) -> Iterator[None]:
-    """Keep other applies, undos and recoveries of this workspace out. Blocking.
-
-    The lock is the kernel's (flock(2)), so it goes with its holder however that ends.
-
-    Raises:
-        Overloaded: another process holds it for over ``wait_s``, which is 30 seconds by default.
-    """
-    folder = state_dir() / "locks"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    name = hashlib.sha256(workspace).hexdigest()[:32]
-    fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        deadline = time.monotonic() + (_LOCK_DEADLINE_S if wait_s is None else wait_s)
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise Overloaded(
-                        "Another process is applying changes to this workspace; try again.",
-                        what="workspace",
-                    ) from None
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(fd)
-
-
 def sync_file_system(path: Path | int) -> None:
     """Have everything on the file system of ``path`` reach the disk (syncfs(2)).
 
@@ -286,13 +231,6 @@ def sync_file_system(path: Path | int) -> None:
 
 def _replaced(states: list[SetState]) -> set[str]:
     return {old for item in states for old in item.replaces}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    data = json.loads(path.read_text(encoding="ascii"))
-    if not isinstance(data, dict):
-        raise TypeError(f"{path.name} holds no object")
-    return data
 
 
 def _write(path: Path, data: dict[str, Any], *, sync: bool) -> None:

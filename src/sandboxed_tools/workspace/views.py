@@ -18,7 +18,7 @@ from sandboxed_tools.tool.limits import Limits
 from sandboxed_tools.tool.mounts import ContainerUser, Mount, WorkspaceMount
 from sandboxed_tools.tool.state import state_dir
 from sandboxed_tools.workspace.carry import CarriedView, carry
-from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
+from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.copy_changes import Copied
 from sandboxed_tools.workspace.copy_layer import lay_over_copy
 from sandboxed_tools.workspace.copy_tree import CopyReport, copy_tree
@@ -48,6 +48,7 @@ from sandboxed_tools.workspace.view_source import (
     open_source,
     targets,
 )
+from sandboxed_tools.workspace.workspace_lock import workspace_lock
 
 __all__ = ["EngineSees", "WorkspaceViews"]
 

@@ -79,6 +79,7 @@ def make_tree(root: Path, entries: dict[tuple[str, ...], str]) -> None:
             place.chmod(0o755 if kind == "program" else 0o644)
 
 
+@pytest.mark.timeout(900)  # of the sixty examples each starts half a dozen processes
 @pytest.mark.parametrize("choice", ["overlay", "copy", "carried"])
 @settings(
     max_examples=60,

@@ -188,6 +188,7 @@ CALLS = st.lists(
 )
 
 
+@pytest.mark.timeout(900)  # of the forty examples each starts a dozen processes
 @settings(
     max_examples=40,
     deadline=None,

@@ -12,11 +12,11 @@ import pytest
 
 from sandboxed_tools.errors import ChangeSetNotFound, Overloaded
 from sandboxed_tools.tool.mounts import WorkspaceMount
-from sandboxed_tools.workspace import change_store
 from sandboxed_tools.workspace.apply import apply_set, undo_set
-from sandboxed_tools.workspace.change_store import ChangeStore, workspace_lock
+from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.regroup import merge_oldest
 from sandboxed_tools.workspace.views import WorkspaceViews
+from sandboxed_tools.workspace.workspace_lock import workspace_lock
 
 from .conftest import USER, Call
 
@@ -103,24 +103,24 @@ def test_a_draft_of_a_living_process_is_left_alone(store: ChangeStore) -> None:
     assert list(store.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id": 1}', "\x00"])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id": 1}', "\x00", "\xff", None])
 def test_a_damaged_set_is_not_listed_and_harms_no_other(
-    content: str, call: Call, store: ChangeStore
+    content: str | None, call: Call, store: ChangeStore
 ) -> None:
     good, bad = call("echo x > a").id, call("echo x > b").id
-    (store.folder / bad / "state.json").write_text(content)
+    damaged = store.folder / bad / "state.json"
+    # The last one is whole but for its time.
+    damaged.write_text(content or damaged.read_text().replace('"created_s": ', '"created_s": "",'))
     assert [item.id for item in store.sets()] == [good]
     with pytest.raises(ChangeSetNotFound):
         store.get(bad)
     assert apply_set(store, good).done
 
 
-def test_one_decision_at_a_time_for_a_workspace(
-    state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(change_store, "_LOCK_DEADLINE_S", 0.2)
+@pytest.mark.usefixtures("state")
+def test_one_decision_at_a_time_for_a_workspace() -> None:
     with workspace_lock(b"/w"):
-        with pytest.raises(Overloaded), workspace_lock(b"/w"):
+        with pytest.raises(Overloaded), workspace_lock(b"/w", wait_s=0.2):
             pass
         with workspace_lock(b"/other"):
             pass
