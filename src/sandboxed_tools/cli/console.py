@@ -67,18 +67,47 @@ def errors_end_the_program(
     except BrokenPipeError:
         raise  # whoever reads has gone, which is no error of ours
     except OSError as error:
-        _say_os_error(error, as_json=as_json)
-        raise typer.Exit(exit_codes.SANDBOX_FAILED) from None
+        raise typer.Exit(_say_os_error(error, as_json=as_json)) from None
     except KeyboardInterrupt:
         raise typer.Exit(exit_codes.INTERRUPTED) from None
 
 
-def _say_os_error(error: OSError, *, as_json: bool) -> None:
-    message = f"This machine failed: {error.strerror or type(error).__name__}."
+@contextmanager
+def os_error_ends_the_program() -> Iterator[None]:
+    """For all that is printed outside of :func:`errors_end_the_program`, by other libraries too."""
+    try:
+        yield
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(exit_codes.FAILED)
+    except OSError as error:
+        code = _say_os_error(error, as_json=False)
+        # What could not be written is not to be tried once more at the end of the interpreter.
+        with suppress(OSError):
+            sys.stdout.close()
+        sys.exit(code)
+
+
+def _say_os_error(error: OSError, *, as_json: bool) -> int:
+    """Returns the exit code."""
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
+        message, code = "The current folder is gone; change to another.", exit_codes.USAGE
+    else:
+        message = f"This machine failed: {error.strerror or error or type(error).__name__}."
+        code = exit_codes.SANDBOX_FAILED
     if as_json:
         # Standard output may be what failed.
         with suppress(OSError):
             print_json({"error": {"code": "os_error", "message": message}})
-    stderr().print(Text("error: ", style="bold red") + safe(message))
-    if error.filename is not None:
-        stderr().print(safe(os.fsdecode(error.filename), "dim", one_line=True))
+    with suppress(OSError):
+        stderr().print(Text("error: ", style="bold red") + safe(message))
+        if error.filename is not None:
+            stderr().print(safe(os.fsdecode(error.filename), "dim", one_line=True))
+    return code
+
+
+def _has_current_folder() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False

@@ -21,6 +21,9 @@ class LiveOutput:
     A slow reader costs nothing but space: what waits to be written lies in a temporary file, which
     the limit on total output bounds. On a terminal control sequences are stripped, unless ``raw``.
     Leaving the block waits until everything is written, or the reader has gone.
+
+    Raises:
+        OSError: on leaving, when something could not be written, as on a full disk.
     """
 
     def __init__(self, *, raw: bool = False) -> None:
@@ -42,8 +45,10 @@ class LiveOutput:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for output in self._outputs.values():
-            output.finish()
+        failures = [output.finish() for output in self._outputs.values()]
+        for failure in failures:
+            if failure is not None and error is None:
+                raise failure
 
     def __call__(self, stream: Stream, data: bytes) -> None:
         self._outputs[stream].put(data)
@@ -59,6 +64,7 @@ class _Output:
         self._written = 0
         self._size = 0
         self._ended = False
+        self._failure: OSError | None = None
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._write_out, daemon=True, name="live-output")
 
@@ -72,12 +78,14 @@ class _Output:
             self._size += len(data)
             self._changed.notify()
 
-    def finish(self) -> None:
+    def finish(self) -> OSError | None:
+        """Wait until all is written; returns what kept it from being so."""
         with self._changed:
             self._ended = True
             self._changed.notify()
         self._thread.join()
         self._spool.close()
+        return self._failure
 
     def _next(self) -> bytes:
         with self._changed:
@@ -100,3 +108,5 @@ class _Output:
                 self._target.flush()
         except BrokenPipeError:
             return  # the reader has gone; the command's own end is reported all the same
+        except OSError as error:
+            self._failure = error

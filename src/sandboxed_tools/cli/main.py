@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib.metadata import version
@@ -13,6 +14,7 @@ import typer
 from sandboxed_tools.cli import audit, changes, defaults, mcp, policy, tools
 from sandboxed_tools.cli.call import call
 from sandboxed_tools.cli.conformance import conformance
+from sandboxed_tools.cli.console import os_error_ends_the_program
 from sandboxed_tools.cli.demo import demo
 from sandboxed_tools.cli.engine import doctor, gc, images, setup
 from sandboxed_tools.cli.explain import explain
@@ -71,14 +73,26 @@ def _terminated(_: int, __: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _open_closed_streams() -> None:
+    """Let a standard stream that is closed be the null device.
+
+    Else the next file or connection that is opened gets its number, and what is printed goes there.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number, which is this one; children have it as well.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
 def main() -> None:
     """The console script. SIGTERM ends calls as Ctrl-C does: cancelled, and cleaned up after."""
+    _open_closed_streams()
     signal.signal(signal.SIGTERM, _terminated)
-    try:
+    with os_error_ends_the_program():
         app()
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
 
 
 if __name__ == "__main__":

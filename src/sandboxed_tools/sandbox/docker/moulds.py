@@ -20,6 +20,7 @@ from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.errands import Errands
 from sandboxed_tools.sandbox.docker.images import ResolvedImage, resolve_image
 from sandboxed_tools.sandbox.docker.launcher_volume import LauncherVolume
+from sandboxed_tools.sandbox.docker.runtimes import Runtimes
 from sandboxed_tools.tool.limits import Limits
 
 __all__ = ["Moulds", "shelf_mould"]
@@ -44,9 +45,17 @@ class _Known:
 class Moulds:
     """Resolves specs. Safe to share by threads."""
 
-    def __init__(self, clients: Clients, *, errands: Errands, cgroup_parent: str = "") -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        *,
+        errands: Errands,
+        runtimes: Runtimes | None = None,
+        cgroup_parent: str = "",
+    ) -> None:
         self._clients = clients
         self._errands = errands
+        self._runtimes = runtimes
         self._cgroup_parent = cgroup_parent
         self._launcher_volume = LauncherVolume(clients)
         self._lock = threading.Lock()
@@ -57,8 +66,12 @@ class Moulds:
         """The mould for ``spec`` now. Blocking, while ``is_wanted``.
 
         Raises:
+            UnsupportedOnEngine: as ``Runtimes.check``, where they are given.
             ImageUnavailable, ImageRefused, EngineFault: as ``resolve_image``.
         """
+        runtimes, runtime = self._runtimes, spec.runtime
+        if runtimes is not None and runtime is not None and not runtimes.is_known(runtime):
+            self._errands.run(lambda: runtimes.check(runtime), is_wanted=is_wanted)
         image = self._resolved(spec.image, is_wanted=is_wanted)
         if _reads_programs(spec.runtime):
             return Mould(spec, image, "none", cgroup_parent=self._cgroup_parent)
