@@ -68,14 +68,15 @@ def apply_set(
     overrides what is refused.
 
     Raises:
-        ChangeSetNotFound, InvalidWorkspace, Overloaded: nothing was changed.
+        ChangeSetNotFound, InvalidInput, InvalidWorkspace, Overloaded: nothing was changed.
         OSError: the disk failed, and everything was taken back as far as it let us.
     """
     _finish(store, change_set_id)
     with _opened(store, change_set_id) as (change_set, upper, workspace):
         if change_set.status not in ("held", "undone"):
             return Decision(change_set.status == "applied", change_set)
-        chosen = selection(only, excluding)
+        paths = [item.path for item in change_set.changes]
+        chosen = selection(paths, only=only, excluding=excluding)
         part = replace(
             change_set, changes=tuple(item for item in change_set.changes if chosen(item.path))
         )
@@ -85,9 +86,7 @@ def apply_set(
             workspace_fd=workspace,
             protected=protected,
             applied_layers=_applied(store, change_set),
-            left_behind=frozenset(
-                item.path for item in change_set.changes if not chosen(item.path)
-            ),
+            left_behind=frozenset(path for path in paths if not chosen(path)),
         )
         against = tuple(
             problem

@@ -50,9 +50,11 @@ def diff_set(
     """The diffs of a set, change by change; of an applied one, what it did. Blocking, lazy.
 
     Raises:
+        InvalidInput: the patterns cannot be used, or name a path that the set does not have.
         OSError: the set or its workspace cannot be opened.
     """
-    chosen = selection(only, excluding)
+    paths = [change.path for change in change_set.changes]
+    chosen = selection(paths, only=only, excluding=excluding)
     with _sides(store, change_set) as (before, after):
         for change in change_set.changes:
             if chosen(change.path):

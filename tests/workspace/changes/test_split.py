@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sandboxed_tools.errors import InvalidInput
 from sandboxed_tools.workspace.apply import apply_set, undo_set
 from sandboxed_tools.workspace.change_selection import selection
 from sandboxed_tools.workspace.change_store import ChangeStore
@@ -108,9 +109,46 @@ def test_choosing_everything_keeps_the_set(call: Call, store: ChangeStore) -> No
         ((), ("*",), b"a", False),
         (("*",), (), b".hidden", True),
         (("\udcff",), (), b"\xff", True),
+        (("app/[slug]/page",), (), b"app/[slug]/page", True),
+        ((), ("app/[slug]",), b"app/[slug]/page", False),
+        ((), ("a{b", "a\\b", "*(x"), b"a\\b", False),
+        ((), ("./a/b",), b"a/b", False),
+        ((), (".",), b"a/b", False),
     ],
 )
 def test_patterns_choose_paths(
     only: tuple[str, ...], excluding: tuple[str, ...], path: bytes, chosen: bool
 ) -> None:
-    assert selection(only, excluding)(path) is chosen
+    assert selection([path], only=only, excluding=excluding)(path) is chosen
+
+
+@pytest.mark.parametrize(
+    ("only", "excluding", "code"),
+    [
+        ((), ("src/evil",), "missing"),
+        ((), ("/workspace/a",), "missing"),
+        (("a",), ("a\x1bc",), "missing"),
+        ((), ("{1..2000}",), "too_many"),
+        (("{a,b}" * 11,), (), "too_many"),
+    ],
+)
+def test_a_pattern_that_can_only_be_a_mistake_applies_nothing(
+    only: tuple[str, ...],
+    excluding: tuple[str, ...],
+    code: str,
+    call: Call,
+    workspace: Path,
+    store: ChangeStore,
+) -> None:
+    called = call("echo x > a; mkdir evil; echo x > evil/src")
+    with pytest.raises(InvalidInput) as refused:
+        apply_set(store, called.id, only=only, excluding=excluding)
+    assert refused.value.fields[0].code == code
+    assert "\x1b" not in str(refused.value)
+    assert store.get(called.id).status == "held"
+    assert not (workspace / "a").exists()
+
+
+def test_a_pattern_may_choose_nothing(call: Call, workspace: Path, store: ChangeStore) -> None:
+    assert apply_set(store, call("echo x > a").id, excluding=("**/*.log", "[b]")).done
+    assert (workspace / "a").read_text() == "x\n"
