@@ -255,6 +255,38 @@ def test_what_is_no_message_is_answered_and_the_server_goes_on(line: bytes, code
         assert [a["id"] for a in answers if "result" in a] == ["after"]
 
 
+def test_a_request_that_is_no_message_is_answered_by_its_id() -> None:
+    """Half a character, for one, as clients send whose text was cut in the middle of it."""
+    wrong = (
+        '"method":"tools/call","params":{"name":"Glob","arguments":{"pattern":"\\ud83d"}}',
+        '"method":"ping","params":[]',
+        '"method":"\\udc00"',
+        '"method":3',
+    )
+    with raw_server() as process:
+        for rest, identity in itertools.product(wrong, ("mine", 7, -1, "")):
+            send(process, f'{{"jsonrpc":"2.0","id":{json.dumps(identity)},{rest}}}'.encode())
+            answer = receive(process)
+            assert (answer["id"], answer["error"]["code"]) == (identity, -32600), rest
+
+
+def test_what_is_no_request_is_never_answered_by_its_id() -> None:
+    """The id of an answer is one of the server's own; an id that is none cannot be given back."""
+    lines = (
+        b'{"jsonrpc":"2.0","id":7,"result":3}',
+        b'{"jsonrpc":"2.0","id":7,"error":{"code":"x","message":3}}',
+        b'{"jsonrpc":"2.0","id":7}',
+        b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+        b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}',
+    )
+    with raw_server() as process:
+        send(process, *lines)
+        for line in lines:
+            answer = receive(process)
+            assert (answer["id"], answer["error"]["code"]) == (None, -32600), line
+
+
 def test_a_list_that_is_known_is_given_only_to_a_request_that_is_right() -> None:
     def asked(identity: int, params: object) -> bytes:
         request = {"jsonrpc": "2.0", "id": identity, "method": "tools/list", "params": params}
@@ -331,6 +363,17 @@ def test_a_client_that_reads_no_answers_is_read_no_further_and_loses_none(same_i
             assert receive(process)["result"]["tools"]
         process.terminate()
         assert process.wait(60) in (0, 130)
+
+
+def test_answers_that_cannot_be_written_end_no_server_with_a_traceback() -> None:
+    messages = b"\n".join([INITIALIZE, INITIALIZED, PING, b""])
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            PROGRAM, input=messages, stdout=full, stderr=subprocess.PIPE, timeout=170, check=False
+        )
+    assert done.returncode == 0
+    assert b"No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_client_that_goes_without_having_read_its_answers_ends_the_server() -> None:

@@ -51,6 +51,7 @@ class LiveView:
             _LEVELS.index(LEVEL) >= _LEVELS.index(log_level)
         )
         self._lock = threading.Lock()
+        self._flushing = anyio.Lock()
         self._pending: list[tuple[Stream, bytes]] = []
         self._pending_bytes = 0
         self._dropped_bytes = 0
@@ -94,16 +95,18 @@ class LiveView:
             await self._flush()
 
     async def _flush(self) -> None:
-        with self._lock:
-            taken, self._pending = self._pending, []
-            dropped, self._dropped_bytes = self._dropped_bytes, 0
-            self._pending_bytes = 0
-        for stream, data in _merged(taken):
-            text = self._decoders[stream].decode(data)
-            if text:
-                await self._log(stream, for_terminal(text))
-        if dropped:
-            await self._log("stdout", f"[… {dropped} bytes are not shown here …]")
+        # One after the other: what came later must not overtake what a slow client keeps waiting.
+        async with self._flushing:
+            with self._lock:
+                taken, self._pending = self._pending, []
+                dropped, self._dropped_bytes = self._dropped_bytes, 0
+                self._pending_bytes = 0
+            for stream, data in _merged(taken):
+                text = self._decoders[stream].decode(data)
+                if text:
+                    await self._log(stream, for_terminal(text))
+            if dropped:
+                await self._log("stdout", f"[… {dropped} bytes are not shown here …]")
 
     async def _log(self, stream: Stream, text: str) -> None:
         params = types.LoggingMessageNotificationParams(level=LEVEL, logger=stream, data=text)

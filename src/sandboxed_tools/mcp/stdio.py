@@ -6,7 +6,6 @@ no JSON, and waits for its reading thread when it is told to end.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections import Counter
@@ -20,14 +19,13 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
 
-__all__ = ["MAX_LINE_BYTES", "PrivateEnds", "private_ends", "serve_stdio"]
+from sandboxed_tools.mcp.messages import MAX_LINE_BYTES, Complaint, parsed
+
+__all__ = ["PrivateEnds", "private_ends", "serve_stdio"]
 
 log = logging.getLogger("sandboxed_tools.mcp")
 
-MAX_LINE_BYTES: Final = 32 * 1024 * 1024
-"""More than the longest command takes as JSON."""
 MAX_UNANSWERED: Final = 1024
 """Requests without an answer, beyond which nothing is read: more than a session's queue holds, so
 only a client that does not read its answers gets there."""
@@ -154,8 +152,8 @@ async def _read(
 ) -> None:
     async with to_server, complaints:
         async for line in _lines(descriptor):
-            message = _parsed(line)
-            if isinstance(message, _Complaint):
+            message = parsed(line)
+            if isinstance(message, Complaint):
                 await complaints.send(SessionMessage(message.answer))
             elif message is not None:
                 await unanswered.add(message)
@@ -168,7 +166,11 @@ async def _lines(descriptor: int) -> AsyncIterator[bytes | None]:
     held, is_too_long = bytearray(), False
     while True:
         await _ready(anyio.wait_readable, descriptor)
-        chunk = os.read(descriptor, _CHUNK_BYTES)
+        try:
+            chunk = os.read(descriptor, _CHUNK_BYTES)
+        except OSError as error:  # a terminal or a connection that is gone
+            log.warning("no more messages can be read: %s", error.strerror)
+            return
         if not chunk:
             return
         *whole, rest = chunk.split(b"\n")
@@ -179,43 +181,6 @@ async def _lines(descriptor: int) -> AsyncIterator[bytes | None]:
         held += rest
         if len(held) > MAX_LINE_BYTES:
             held, is_too_long = bytearray(), True
-
-
-@dataclass(frozen=True, slots=True)
-class _Complaint:
-    """What a line that holds no message is answered with. A client may send errors of its own."""
-
-    answer: types.JSONRPCError
-
-
-def _parsed(line: bytes | None) -> types.JSONRPCMessage | _Complaint | None:
-    """A message; for what is none, the complaint about it; nothing for an empty line."""
-    if line is None:
-        return _error(types.INVALID_REQUEST, f"A message has at most {MAX_LINE_BYTES} bytes.")
-    if not line.strip():
-        return None
-    try:
-        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError:
-        return _complaint(line)
-    # The SDK takes a request whose id is neither text nor number for a notification, and would
-    # leave whoever waits for its answer waiting.
-    if isinstance(message, types.JSONRPCNotification) and b'"id"' in line:
-        return _complaint(line) if "id" in json.loads(line) else message
-    return message
-
-
-def _complaint(line: bytes) -> _Complaint:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return _error(types.PARSE_ERROR, "Parse error")
-    return _error(types.INVALID_REQUEST, "Invalid request: not one JSON-RPC 2.0 message.")
-
-
-def _error(code: int, message: str) -> _Complaint:
-    error = types.ErrorData(code=code, message=message)
-    return _Complaint(types.JSONRPCError(jsonrpc="2.0", id=None, error=error))
 
 
 async def _write(
@@ -231,8 +196,13 @@ async def _write(
                 while data:
                     await _ready(anyio.wait_writable, descriptor)
                     data = data[os.write(descriptor, data[:_ATOMIC_BYTES]) :]
-            except BrokenPipeError:
-                log.info("the client reads no more")
+            except OSError as error:
+                is_gone = isinstance(error, BrokenPipeError | ConnectionResetError)
+                log.log(
+                    logging.INFO if is_gone else logging.WARNING,
+                    "no more answers can be written: %s",
+                    error.strerror,
+                )
                 unanswered.forget()
                 return
             unanswered.answer(item.message)
