@@ -14,52 +14,12 @@ from typing import Final
 from sandboxed_tools.workspace.change import Change
 from sandboxed_tools.workspace.change_paths import PlacedChange
 from sandboxed_tools.workspace.folded import folded
+from sandboxed_tools.workspace.protected_names import GROUPS
 from sandboxed_tools.workspace.spelling import Parts
 from sandboxed_tools.workspace.way_out import LinkAt, leads_out
 
 __all__ = ["Exists", "Protection", "holds_protected", "protected_reason"]
 
-_ANYWHERE: Final = (
-    *(".husky", ".devcontainer", ".idea", ".vscode", ".fleet", ".zed", ".cargo"),
-    *(".envrc", ".direnv", ".npmrc", ".yarnrc*", ".pnpmfile.cjs", ".tool-versions", "mise.toml"),
-    *(".mise.toml", "rust-toolchain*", "*.pth", "sitecustomize.py", "usercustomize.py"),
-    # A changed one has the environment's own Python take its library from somewhere else.
-    "pyvenv.cfg",
-    *(".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".gitmodules"),
-    *(".devcontainer.json", "*.code-workspace", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua"),
-    *(".dir-locals.el", ".dir-locals-2.el", ".lvimrc", ".local.vimrc", ".helix", ".vs", ".nova"),
-    *(".kateproject*", ".vimspector.json", ".gdbinit", ".lldbinit"),
-    # Other version controls have hooks and aliases in their repositories, too.
-    *(".hg", ".jj", ".bzr", ".pijul", "_darcs"),
-    *(".githooks", ".git-hooks", ".huskyrc*", ".simple-git-hooks*", ".overcommit.yml"),
-    *("lefthook.*", ".lefthook.*", "lefthook-local.*", ".lefthook-local.*", ".yarn/releases"),
-    *(".yarn/plugins", ".bundle", ".mise", "mise.*.toml", ".mise.*.toml", "mise/config*.toml"),
-    # Interpreters that read a file of the folder in which they are started.
-    *(".rprofile", ".renviron", ".rdata", ".irbrc", ".pryrc", ".ghci", ".ocamlinit", ".iex.exs"),
-    ".erlang",
-)
-_START_UP: Final = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc"),
-    *(".login", ".logout", ".inputrc", ".gitconfig", ".ssh", ".pypirc", ".netrc"),
-    *(".pam_environment", ".xprofile", ".xinitrc", ".xsession", "config.fish"),
-)
-_AGENTS: Final = (
-    *(".mcp.json", "mcp.json", ".claude", ".claude.json", "claude.md", "claude.local.md"),
-    *("agents.md", "gemini.md", ".gemini", ".codex", ".cursor", ".cursorrules", ".windsurf"),
-    *(".windsurfrules", ".aider*", ".continue", ".copilot", "copilot-instructions.md", ".roo"),
-    *(".roomodes", ".clinerules", ".kiro", ".opencode", "opencode.json", ".goosehints", ".junie"),
-    *(".amazonq", ".agents", ".agent", "agent.md", "agents.override.md", ".qwen", "qwen.md"),
-    *(".crush", ".crush.json", "crush.json", "crush.md", ".trae", ".augment*", ".kilocode*"),
-    *(".openhands", ".factory", "warp.md", ".rules", "sandboxed-tools.toml", "defaults.lock"),
-    ".sandboxed-tools-*",
-)
-_CI: Final = (
-    *(".github/workflows", ".github/actions", ".gitlab-ci.yml", ".gitlab-ci", ".circleci"),
-    *(".travis.yml", "appveyor.yml", ".appveyor.yml", "azure-pipelines.yml", ".azure-pipelines"),
-    *("jenkinsfile", "bitbucket-pipelines.yml", ".drone.yml", ".woodpecker", ".woodpecker.yml"),
-    *(".buildkite", ".cirrus.yml", ".semaphore", ".forgejo/workflows", ".gitea/workflows", ".ci"),
-)
 _GIT_ORDINARY: Final = (
     *(["objects"], ["refs"], ["logs"], ["index"], ["head"], ["orig_head"], ["commit_editmsg"]),
     ["packed-refs"],
@@ -74,13 +34,6 @@ _IN_REPOSITORY: Final = frozenset(
 _DEEPEST: Final = 3
 """``objects/info/alternates``: names of what matters in a repository. Looking at more would let a
 deep tree of such names cost its depth for each of its names."""
-
-_GROUPS: Final = (
-    (_ANYWHERE, "a tool runs it, or is configured by it, when the project is opened"),
-    (_START_UP, "a shell or a tool reads it when it starts"),
-    (_AGENTS, "it configures an agent, or this sandbox"),
-    (_CI, "it defines what a CI system runs"),
-)
 
 Exists = Callable[[Parts], bool]
 
@@ -120,9 +73,9 @@ class Protection:
         self._was_there = was_there
         self._is_there = is_there
         self._link_at = link_at
-        self._groups = (*_GROUPS, (extra, "the policy protects it")) if extra else _GROUPS
+        self._groups = (*GROUPS, (extra, "the policy protects it")) if extra else GROUPS
         self._any = tuple(pattern for patterns, _ in self._groups for pattern in patterns)
-        self._on_the_way = _on_the_way((*_ANYWHERE, *_CI, *extra))
+        self._on_the_way = _on_the_way(self._any)
         self._span = 1 + max(pattern.count("/") for pattern in self._any)
         # Of the path of the last change: its names, the first group after each, and where .git is.
         self._names: list[str] = []

@@ -50,11 +50,17 @@ PROTECTED = [
     *("sitecustomize.py", "src/sitecustomize.py", "sandboxed-tools.toml", "defaults.lock"),
     *(".git\n/x/.git/config", "a/.gitmodules"),
     *(".hg/hgrc", ".jj/repo/config.toml", ".githooks/pre-commit", "lefthook.toml", ".Rprofile"),
+    *(".github/instructions/x.instructions.md", ".github/prompts/x.prompt.md", ".github/hooks/x"),
+    *("azure-pipelines-nightly.yaml", ".drone.jsonnet", ".teamcity/x.kts", "cloudbuild.yaml"),
+    *("Jenkinsfile.release", "ci/buildspec.yml", ".tekton/push.yaml", ".gitlab/ci/build.yml"),
+    *(".gitpod.yml", ".envrc.local", ".pdbrc", ".mvn/extensions.xml", "opencode.jsonc"),
+    *(".config/fish/conf.d/x.fish", ".cline/x", ".continuerc.json", ".roomodes", "_vimrc"),
     *(".yarn/releases/yarn.cjs", "mise.local.toml", ".helix/languages.toml", "mise/config.toml"),
 ]
 ORDINARY = [
     *("src/main.py", "git/config", ".gitignore", ".github/README.md", "envrc", "README.md"),
     *("bin/tool", "scripts/run", "bashrc", "a.pth.txt", "vscode", "ci/x", "claude.py", ".env"),
+    *("src/drone.py", "build.yml", ".gitlab/issue_templates/bug.md", "mvn/x", "src/cline.py"),
     *("cargo/config", "xAGENTS.md", "AGENTS.md.bak", "my.envrc", ".gitx/config"),
 ]
 
