@@ -117,7 +117,7 @@ def test_an_unknown_client_is_wrong_usage_and_the_known_ones_are_named() -> None
     ("words", "told"),
     [
         (["--workspace", "/"], "workspace"),
-        (["--workspace", "/nonexistent"], "exist"),
+        (["--workspace", "/proc/nonexistent"], "exist"),
         (["--network", "host"], "is no network"),
         (["--network", "compose:project"], "is no network"),
         (["--service", "db"], "NAME=CONTAINER"),

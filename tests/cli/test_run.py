@@ -138,7 +138,7 @@ def test_a_workspace_is_seen_and_never_written(tmp_path: Path) -> None:
         (("--pids", "100000"), "pids"),
         (("--network", "host"), "network"),
         (("--env", "A"), "NAME=VALUE"),
-        (("--workspace", "/nonexistent"), "nonexistent"),
+        (("--workspace", "/proc/nonexistent"), "nonexistent"),
         (("--workspace", "/"), "/"),
         (("--workspace", "/etc/passwd"), "passwd"),
     ],
