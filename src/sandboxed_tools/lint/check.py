@@ -30,11 +30,17 @@ def find_files(targets: Iterable[str]) -> Iterator[Path]:
     for target in targets:
         path = Path(target)
         if path.is_dir():
-            yield from sorted(file for file in path.rglob("*.py") if not _SKIPPED & set(file.parts))
+            yield from _python_files(path)
         elif path.is_file():
             yield path
         else:
             yield from _module_files(target)
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.rglob("*.py")):
+        if not _SKIPPED & set(file.relative_to(folder).parts) and file.is_file():
+            yield file
 
 
 def _module_files(name: str) -> Iterator[Path]:
@@ -48,7 +54,7 @@ def _module_files(name: str) -> Iterator[Path]:
     for part in rest.split(".") if rest else ():
         place = place / part
     if place.is_dir():
-        yield from sorted(place.rglob("*.py"))
+        yield from _python_files(place)
     elif place.with_suffix(".py").is_file():
         yield place.with_suffix(".py")
     else:

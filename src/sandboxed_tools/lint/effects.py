@@ -1,281 +1,49 @@
 """What a function's source does to the world, as far as its text shows it.
 
-A function is *pure* until a call in it is known to read, write, spawn, connect or evaluate; a call
-that is not known makes it *opaque*: nothing is claimed about it.
+A function is *pure* until something in it is known to read, write, spawn, connect or evaluate; a
+call that is not known makes it *opaque*: nothing is claimed about it. Functions and classes of the
+same file are followed, also where they are only handed on (``map(os.remove, paths)``).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import re
 from dataclasses import dataclass, field
+from typing import Final
+
+from sandboxed_tools.lint.definitions import Definitions
+from sandboxed_tools.lint.known import (
+    CONNECTS,
+    EVALUATES,
+    OPAQUE,
+    OPENING,
+    READS,
+    SPAWNS,
+    WRITES,
+    kind_of,
+    kind_of_method,
+)
+from sandboxed_tools.lint.scopes import External, FunctionNode, InstanceOf, Scope
 
 __all__ = ["Effect", "Effects", "effects_of"]
 
-READS = "reads"
-WRITES = "writes"
-SPAWNS = "spawns"
-CONNECTS = "connects"
-EVALUATES = "evaluates"
-OPAQUE = "opaque"
-
-_MODULES = {
-    "subprocess": SPAWNS,
-    "pty": SPAWNS,
-    "multiprocessing": SPAWNS,
-    "shutil": WRITES,
-    "tempfile": WRITES,
-    "sqlite3": WRITES,
-    "requests": CONNECTS,
-    "httpx": CONNECTS,
-    "aiohttp": CONNECTS,
-    "socket": CONNECTS,
-    "urllib.request": CONNECTS,
-    "ftplib": CONNECTS,
-    "smtplib": CONNECTS,
-    "http.client": CONNECTS,
-    "paramiko": CONNECTS,
-    "docker": CONNECTS,
-}
-_CALLS = {
-    "eval": EVALUATES,
-    "exec": EVALUATES,
-    "compile": EVALUATES,
-    "__import__": EVALUATES,
-    "importlib.import_module": EVALUATES,
-    "runpy.run_path": EVALUATES,
-    "runpy.run_module": EVALUATES,
-    "pickle.loads": EVALUATES,
-    "pickle.load": EVALUATES,
-    "yaml.load": EVALUATES,
-    "os.system": SPAWNS,
-    "os.popen": SPAWNS,
-    "os.fork": SPAWNS,
-    "anyio.run_process": SPAWNS,
-    "anyio.open_process": SPAWNS,
-    "asyncio.create_subprocess_exec": SPAWNS,
-    "asyncio.create_subprocess_shell": SPAWNS,
-    "shutil.which": READS,
-    "shutil.disk_usage": READS,
-    "urllib.request.urlopen": CONNECTS,
-    "open": READS,
-    "io.open": READS,
-    "os.open": WRITES,
-    "socket.gethostname": READS,
-    "subprocess.list2cmdline": READS,
-}
-_OS_SPAWNS = ("exec", "spawn", "posix_spawn")
-_OS_WRITES = frozenset(
-    [
-        "remove",
-        "unlink",
-        "rmdir",
-        "removedirs",
-        "mkdir",
-        "makedirs",
-        "rename",
-        "renames",
-        "replace",
-        "link",
-        "symlink",
-        "chmod",
-        "chown",
-        "lchown",
-        "truncate",
-        "utime",
-        "mkfifo",
-        "mknod",
-        "write",
-        "kill",
-        "killpg",
-        "putenv",
-        "setxattr",
-        "removexattr",
-    ]
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_CHANGES: Final = (WRITES, SPAWNS, CONNECTS, EVALUATES)
+_MODE: Final = re.compile(r"[rwaxbtU+]{1,4}|[rwax][:|]\w*")
+_WRITING_FLAGS: Final = re.compile(r"\bO_(WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)\b")
+_SQL_READS: Final = re.compile(
+    r"\s*(select|explain|pragma [^=]*\Z|with\b(?!.*\b(insert|update|delete)\b))",
+    re.IGNORECASE | re.DOTALL,
 )
-_OS_READS = frozenset(
-    [
-        "listdir",
-        "scandir",
-        "walk",
-        "stat",
-        "lstat",
-        "readlink",
-        "getcwd",
-        "access",
-        "path",
-        "getenv",
-        "environ",
-        "fspath",
-    ]
+_SQL_WRITES: Final = re.compile(
+    r"\s*(alter|attach|begin|copy|create|delete|drop|grant|insert|merge|pragma|reindex|replace"
+    r"|truncate|update|vacuum|with)\b",
+    re.IGNORECASE,
 )
-_METHOD_WRITES = frozenset(
-    [
-        "write",
-        "write_text",
-        "write_bytes",
-        "writelines",
-        "unlink",
-        "rmdir",
-        "mkdir",
-        "touch",
-        "rename",
-        "symlink_to",
-        "hardlink_to",
-        "chmod",
-        "lchmod",
-        "rmtree",
-        "executemany",
-        "commit",
-    ]
-)
-_METHOD_READS = frozenset(
-    [
-        "read",
-        "read_text",
-        "read_bytes",
-        "readlines",
-        "readline",
-        "iterdir",
-        "glob",
-        "rglob",
-        "stat",
-        "lstat",
-        "exists",
-        "is_file",
-        "is_dir",
-        "resolve",
-        "samefile",
-    ]
-)
-_METHOD_CONNECTS = frozenset(["urlopen", "connect", "sendall", "sendto", "urlretrieve"])
-_METHOD_SPAWNS = frozenset(["run_process", "open_process", "Popen"])
-_PURE = frozenset(
-    [
-        "abs",
-        "all",
-        "any",
-        "bool",
-        "bytes",
-        "chr",
-        "dict",
-        "divmod",
-        "enumerate",
-        "filter",
-        "float",
-        "format",
-        "frozenset",
-        "getattr",
-        "hasattr",
-        "hash",
-        "hex",
-        "int",
-        "isinstance",
-        "issubclass",
-        "iter",
-        "len",
-        "list",
-        "map",
-        "max",
-        "min",
-        "next",
-        "ord",
-        "pow",
-        "print",
-        "range",
-        "repr",
-        "reversed",
-        "round",
-        "set",
-        "slice",
-        "sorted",
-        "str",
-        "sum",
-        "super",
-        "tuple",
-        "type",
-        "zip",
-        "Path",
-        "PurePath",
-        "PurePosixPath",
-        "append",
-        "extend",
-        "join",
-        "split",
-        "strip",
-        "lstrip",
-        "rstrip",
-        "splitlines",
-        "startswith",
-        "endswith",
-        "replace",
-        "lower",
-        "upper",
-        "items",
-        "keys",
-        "values",
-        "get",
-        "add",
-        "update",
-        "pop",
-        "setdefault",
-        "count",
-        "index",
-        "find",
-        "format",
-        "encode",
-        "decode",
-        "sort",
-        "insert",
-        "casefold",
-        "title",
-        "removeprefix",
-        "removesuffix",
-        "partition",
-        "rpartition",
-        "with_suffix",
-        "with_name",
-        "relative_to",
-        "joinpath",
-        "as_posix",
-        "is_absolute",
-        "progress",
-        "log",
-        "resource",
-        "model_dump",
-        "ValueError",
-        "TypeError",
-        "KeyError",
-        "FileNotFoundError",
-        "RuntimeError",
-        "Exception",
-    ]
-)
-_PURE_MODULES = frozenset(
-    [
-        "json",
-        "re",
-        "math",
-        "statistics",
-        "itertools",
-        "functools",
-        "collections",
-        "datetime",
-        "textwrap",
-        "hashlib",
-        "base64",
-        "fnmatch",
-        "difflib",
-        "string",
-        "operator",
-        "dataclasses",
-        "decimal",
-        "fractions",
-        "random",
-        "uuid",
-        "time",
-    ]
-)
+_RUN_WITH_A_CLASS: Final = ("__init__", "__post_init__", "__enter__", "__exit__", "__aenter__")
+_PATHS: Final = ("pathlib.Path.", "anyio.Path.", "trio.Path.")
+_NAMESPACES: Final = ("vars", "globals", "locals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +57,7 @@ class Effect:
 
 @dataclass(slots=True)
 class Effects:
-    """Everything found in one function and the functions of the same module that it calls."""
+    """Everything found in one function and what it uses of the same file."""
 
     found: list[Effect] = field(default_factory=list)
 
@@ -298,7 +66,7 @@ class Effects:
 
     @property
     def changes_something(self) -> list[Effect]:
-        return self.of(WRITES, SPAWNS, CONNECTS, EVALUATES)
+        return self.of(*_CHANGES)
 
     @property
     def only_reads(self) -> bool:
@@ -306,101 +74,169 @@ class Effects:
         return bool(self.of(READS)) and not self.of(OPAQUE) and not self.changes_something
 
 
-def effects_of(
-    function: ast.AST, *, imports: Mapping[str, str], functions: Mapping[str, ast.AST]
-) -> Effects:
-    """The effects of a function; ``imports`` maps local names to dotted ones, ``functions`` are the
-    module's own, which are followed."""
-    effects = Effects()
-    _collect(function, imports, functions, effects, seen=set())
-    return effects
+def effects_of(expression: ast.expr, definitions: Definitions, scope: Scope) -> Effects:
+    """The effects of calling what ``expression`` names, such as the value of ``call=``."""
+    collector = _Collector(definitions)
+    if isinstance(expression, ast.Call):  # partial(work, os.remove), logged(work)
+        collector.run(expression, scope)
+    collector.use(expression, scope)
+    return collector.effects
 
 
-def _collect(
-    function: ast.AST,
-    imports: Mapping[str, str],
-    functions: Mapping[str, ast.AST],
-    effects: Effects,
-    seen: set[int],
-) -> None:
-    seen.add(id(function))
-    for call in _calls(function):
-        name = _dotted(call.func, imports)
-        local = functions.get(name)
-        if local is not None:
-            if id(local) not in seen:
-                _collect(local, imports, functions, effects, seen)
-            continue
-        kind = _kind(call, name)
+class _Collector:
+    def __init__(self, definitions: Definitions) -> None:
+        self.effects = Effects()
+        self._definitions = definitions
+        self._seen: set[int] = set()
+        self._no_value: set[int] = set()  # called, looked into, or compared with: not handed on
+
+    def use(self, node: ast.expr, scope: Scope) -> None:
+        """A function or class that is named without being called: somebody will call it."""
+        for target in self._definitions.follow(node, scope):
+            if isinstance(target, External):
+                kind = kind_of(target.name)
+                # A class or a constant is most often compared with.
+                is_called = target.name.rpartition(".")[2][:1].islower()
+                if kind in (READS, *_CHANGES) and is_called:
+                    self._note(kind, target.name, node)
+            elif isinstance(target, _FUNCTIONS):
+                self._enter(target)
+            elif isinstance(target, InstanceOf):
+                self._enter_method(target, "__call__")
+
+    def _note(self, kind: str | None, name: str, node: ast.AST) -> None:
         if kind is not None:
-            effects.found.append(Effect(kind, name or "a call", call))
+            self.effects.found.append(Effect(kind, name or "a call", node))
 
+    def _enter(self, function: FunctionNode) -> None:
+        if id(function) in self._seen:
+            return
+        self._seen.add(id(function))
+        self.run(function, self._definitions.module)
 
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    for child in ast.walk(node):
-        if isinstance(child, ast.Call):
-            yield child
+    def run(self, node: ast.AST, scope: Scope) -> None:
+        """Everything that happens when ``node`` is executed."""
+        for part, inner in self._definitions.inside(node, scope):
+            self._look_at(part, inner)
 
+    def _enter_method(self, instance: InstanceOf, name: str) -> None:
+        for target in self._definitions.member(instance, name):
+            if isinstance(target, _FUNCTIONS):
+                self._enter(target)
 
-def _dotted(node: ast.AST, imports: Mapping[str, str]) -> str:
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return "." + ".".join(reversed(parts)) if parts else ""
-    parts.append(imports.get(node.id, node.id))
-    return ".".join(reversed(parts))
-
-
-def _kind(call: ast.Call, name: str) -> str | None:
-    """The kind of one call; ``None`` when it is known to do nothing to the world."""
-    if name in ("open", "io.open") or name.endswith(".open"):
-        return _opened(call, is_builtin=name in ("open", "io.open"))
-    if name in _CALLS:
-        return _CALLS[name]
-    module, _, last = name.rpartition(".")
-    if module == "os" or module.startswith("os."):
-        return _of_os(module, last)
-    for prefix, kind in _MODULES.items():
-        if name == prefix or name.startswith(prefix + "."):
-            return kind
-    if module.split(".")[0] in _PURE_MODULES and module:
-        return None
-    return _of_method(last, is_method=bool(module) or name.startswith("."))
-
-
-def _opened(call: ast.Call, *, is_builtin: bool) -> str:
-    position = 1 if is_builtin else 0
-    mode: ast.AST | None = call.args[position] if len(call.args) > position else None
-    for keyword in call.keywords:
-        if keyword.arg == "mode":
-            mode = keyword.value
-    if mode is None:
-        return READS
-    if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
-        return WRITES if set(mode.value) & set("wax+") else READS
-    return OPAQUE
-
-
-def _of_os(module: str, last: str) -> str | None:
-    if module.startswith("os.path"):
-        return READS
-    if last.startswith(_OS_SPAWNS):
-        return SPAWNS
-    if last in _OS_WRITES:
-        return WRITES
-    return READS if last in _OS_READS else OPAQUE
-
-
-def _of_method(last: str, *, is_method: bool) -> str | None:
-    if is_method:
-        for names, kind in (
-            (_METHOD_WRITES, WRITES),
-            (_METHOD_CONNECTS, CONNECTS),
-            (_METHOD_SPAWNS, SPAWNS),
-            (_METHOD_READS, READS),
+    def _look_at(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, ast.Call):
+            self._no_value.add(id(node.func))
+            if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+                self._no_value.update(id(part) for item in node.args for part in ast.walk(item))
+            self._call(node, scope)
+        elif isinstance(node, ast.Name | ast.Attribute):
+            if isinstance(node.ctx, ast.Load):
+                self._reference(node, scope)
+        elif (
+            isinstance(node, ast.Subscript)
+            and not isinstance(node.ctx, ast.Load)
+            and External("os.environ") in self._definitions.follow(node.value, scope)
         ):
-            if last in names:
-                return kind
-    return None if last in _PURE else OPAQUE
+            self._note(WRITES, "os.environ", node)
+
+    def _reference(self, node: ast.Name | ast.Attribute, scope: Scope) -> None:
+        if isinstance(node, ast.Attribute):
+            self._no_value.add(id(node.value))
+            if node.attr == "__dict__" and any(
+                isinstance(one, External) for one in self._definitions.follow(node.value, scope)
+            ):
+                self._note(EVALUATES, "__dict__", node)
+        if id(node) not in self._no_value:
+            self.use(node, scope)
+
+    # ---- calls
+
+    def _call(self, call: ast.Call, scope: Scope) -> None:
+        targets = self._definitions.follow(call.func, scope)
+        for target in targets:
+            if isinstance(target, External):
+                self._note(self._kind_of_call(call, target.name, scope), target.name, call)
+            elif isinstance(target, _FUNCTIONS):
+                self._enter(target)
+            elif isinstance(target, ast.ClassDef):
+                for name in _RUN_WITH_A_CLASS:
+                    self._enter_method(InstanceOf(target), name)
+            elif isinstance(target, InstanceOf):
+                self._enter_method(target, "__call__")
+        if not targets:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            self._note(self._kind_of_method(call, name, scope), f".{name}" if name else "", call)
+
+    def _kind_of_call(self, call: ast.Call, name: str, scope: Scope) -> str | None:
+        if name in OPENING:
+            return self._opened(_argument(call, OPENING[name], "mode"), scope)
+        last = name.rpartition(".")[2]
+        if name == "os.open":
+            return WRITES if any(map(_opens_to_write, call.args)) else READS
+        if name == "getattr" and len(call.args) > 1:
+            return self._got(call, scope)
+        if name in _NAMESPACES:
+            return EVALUATES if call.args or name == "globals" else OPAQUE
+        if name in ("__import__", "importlib.import_module"):
+            is_known = isinstance(self._definitions.literal(_argument(call, 0, "name"), scope), str)
+            return None if is_known else EVALUATES
+        if name.startswith("yaml.load") and "SafeLoader" in ast.unparse(call):
+            return None
+        is_path = name.startswith(_PATHS) and last == "replace"
+        if last in ("execute", "open") or is_path:
+            return self._kind_of_method(call, last, scope)
+        if name == "operator.methodcaller":
+            return kind_of_method(str(self._definitions.literal(_argument(call, 0, "name"), scope)))
+        return kind_of(name)
+
+    def _kind_of_method(self, call: ast.Call, name: str, scope: Scope) -> str | None:
+        if name == "open":
+            mode = _argument(call, 0, "mode")
+            text = self._definitions.literal(mode, scope)
+            if isinstance(text, str) and not _MODE.fullmatch(text):
+                return READS  # a member of an archive
+            return self._opened(mode, scope)
+        if name == "execute" and call.args:
+            return self._executed(call.args[0], scope)
+        if name == "replace" and len(call.args) == 1 and not call.keywords:
+            # Path.replace; that of a text takes two.
+            return OPAQUE if isinstance(call.args[0], ast.Dict) else WRITES
+        return kind_of_method(name)
+
+    def _opened(self, mode: ast.expr | None, scope: Scope) -> str:
+        if mode is None:
+            return READS
+        text = self._definitions.literal(mode, scope)
+        if isinstance(text, str):
+            return WRITES if set(text) & set("wax+") else READS
+        return OPAQUE
+
+    def _got(self, call: ast.Call, scope: Scope) -> str | None:
+        """getattr: what is got by a name that is made at run time may be anything there is."""
+        if isinstance(self._definitions.literal(call.args[1], scope), str):
+            return None
+        modules = self._definitions.follow(call.args[0], scope)
+        return EVALUATES if any(isinstance(one, External) for one in modules) else None
+
+    def _executed(self, statement: ast.expr, scope: Scope) -> str:
+        """A statement of SQL, by its beginning."""
+        if isinstance(statement, ast.JoinedStr) and statement.values:
+            statement = statement.values[0]
+        text = self._definitions.literal(statement, scope)
+        if not isinstance(text, str):
+            return OPAQUE
+        if _SQL_READS.match(text):
+            return READS
+        return WRITES if _SQL_WRITES.match(text) else OPAQUE
+
+
+def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    return call.args[position] if len(call.args) > position else None
+
+
+def _opens_to_write(argument: ast.expr) -> bool:
+    return _WRITING_FLAGS.search(ast.unparse(argument)) is not None
