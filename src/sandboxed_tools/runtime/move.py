@@ -34,7 +34,12 @@ MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 MAX_VALUES: Final = 2_000_000
 """Values of one output: a list of empty lists takes forty times its length in memory."""
 
-RELAY_WAIT_S: Final = 1.0
+LISTENER_WAIT_S: Final = 30.0
+"""How long a call that ended by itself waits for listeners that are slower than it was."""
+
+ENDED_WAIT_S: Final = 0.5
+"""The same for a call that was ended: its result is due within a second."""
+
 _MISSING: Final = {
     "package": "the image has no package {name}",
     "name": "the image has another version of a package: {name}",
@@ -101,17 +106,17 @@ class Move:
         channel = FrameChannel(
             max_bytes=MAX_OUTPUT_BYTES + 1024 * 1024, live_kinds="PL", on_live=relay.put
         )
+        command = Command(
+            RUNNER_ARGV, stdin=self._request(tool_input, context, channel), channel=channel
+        )
         try:
-            result = await execute(
-                Command(
-                    RUNNER_ARGV,
-                    stdin=self._request(tool_input, context, channel),
-                    channel=channel,
-                )
-            )
-        finally:
+            result = await execute(command)
+        except BaseException:
             with anyio.CancelScope(shield=True):
-                await relay.aclose(timeout_s=RELAY_WAIT_S)
+                await relay.aclose(timeout_s=ENDED_WAIT_S)
+            raise
+        was_ended = result.status != "exited"
+        await relay.aclose(timeout_s=ENDED_WAIT_S if was_ended else LISTENER_WAIT_S)
         context.exec_result = result
         return self._output(result, is_overfull=channel.is_overfull)
 

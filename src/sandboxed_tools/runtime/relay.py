@@ -37,11 +37,11 @@ class Relay:
         self._queue.put_nowait((kind, payload))
 
     async def aclose(self, *, timeout_s: float) -> None:
-        """Wait until everything is taken, at most ``timeout_s``."""
+        """Wait until everything is taken, at most ``timeout_s`` or until a cancellation."""
         thread = self._thread
         if thread is not None:
             self._queue.put_nowait(_END)  # the one place that is kept free
-            await anyio.to_thread.run_sync(thread.join, timeout_s)
+            await anyio.to_thread.run_sync(thread.join, timeout_s, abandon_on_cancel=True)
 
     def _run(self) -> None:
         while (item := self._queue.get()) != _END:
