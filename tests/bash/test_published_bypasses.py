@@ -73,6 +73,25 @@ from sandboxed_tools.bash import classify, split_commands
         ("program chosen by the workspace", "cargo --version"),
         ("program chosen by the workspace", "python3 -m json.tool a.json"),
         ("program chosen by the workspace", "make -n"),
+        # bash ends such a text right after its delimiter and runs the rest of the line.
+        ("here-document in a substitution", "echo $(cat <<E\nx\nE touch y)\nE\n)"),
+        ("here-document in a substitution", "echo \"$(cat <<'E'\nx\nEtouch y)\nE\n)\""),
+        ("here-document in a substitution", "cat <(cat <<-E\n\tx\n\tE touch y)\n\tE\n)"),
+        ("here-document in a substitution", "echo $( (cat <<E\nx\nE touch y)\nE\n) )"),
+        ("code from standard input", 'echo \'open("x", "w")\' | python3 -v'),
+        ("code from standard input", "python -v < x.py"),
+        ("code from standard input", "ls | xargs python3 -v"),
+        # In Big5 the last byte of this character and the sign after it are one character.
+        ("delimiter inside a character", "LC_ALL=zh_TW.BIG5 sed 's|あ|x|;s|w y|z|' a.txt"),
+        ("delimiter inside a character", "env LANG=zh_CN.GBK sed 's|あ|x|;s|w y|z|' a.txt"),
+        ("delimiter inside a character", "export LC_CTYPE=ja_JP.SJIS; sed 's|あ|x|;s|w y|z|' a"),
+        ("delimiter inside a character", "LC_ALL=zh_TW sed 's|あ|x|;s|w y|z|' a.txt"),
+        ("time zone from a file", "TZ=/tmp/x date"),
+        ("git that writes the index", "git describe --dirty"),
+        ("git that writes the index", "git describe --always --dirty=-x"),
+        ("git that writes objects", "git show --diff-merges=remerge"),
+        ("git that writes objects", "git log -1 --diff-merges=r"),
+        ("git that writes objects", "git log --remerge-diff"),
     ],
 )
 def test_a_known_way_around_a_classifier_is_refused(source: str, command: str) -> None:
@@ -103,6 +122,23 @@ def test_a_known_way_around_a_classifier_is_refused(source: str, command: str) -
 def test_words_are_what_bash_makes_of_them(command: str, argv: tuple[str | None, ...]) -> None:
     (only,) = split_commands(command) or ()
     assert only.argv == argv
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo $(cat <<E\nx E)\nE\n)",
+        "cat <<E\nx\nE touch y)\nE",
+        "LC_ALL=en_US.UTF-8 ls",
+        "LANG=C.utf8 LC_ALL= sort a.txt",
+        "TZ=Europe/Berlin date",
+        "python3 -VV",
+        "node -v",
+        "git describe --tags --always",
+    ],
+)
+def test_the_harmless_neighbour_of_such_a_way_is_read_only(command: str) -> None:
+    assert classify(command, trusted_workspace=True).read_only
 
 
 def test_every_command_is_found_inside_substitutions_and_compound_commands() -> None:

@@ -46,7 +46,9 @@ class Spec:
     accepts every argument unseen. ``paths`` says which operands name files, for the rules about
     paths. ``dashed`` are options whose value, as an argument of its own, may begin with a dash:
     elsewhere it may not, because a version of the program in which the option takes no value
-    would read it as an option.
+    would read it as an option. ``text`` are options whose value names no file, and
+    ``first_given_by`` those that stand for the first operand, so that the rules about paths neither
+    take a delimiter ``/`` for a folder nor miss a file.
     """
 
     short: str = ""
@@ -68,6 +70,8 @@ class Spec:
     anything: bool = False
     paths: Paths = "all"
     dashed: frozenset[str] = frozenset()
+    text: frozenset[str] = frozenset()
+    first_given_by: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,10 @@ class Parser(Scanner):
 
     def substitution(self, opening: int) -> None:
         self._deeper()
+        self.substitutions += 1
         self.parse_list(frozenset(), closing=")")
         self.close(opening)
+        self.substitutions -= 1
         self.depth -= 1
 
     def backquoted(self, start: int, end: int) -> None:

@@ -39,6 +39,7 @@ class Scanner:
         self.position = start
         self.end = end
         self.depth = depth
+        self.substitutions = 0
         self.pending: list[tuple[str, bool, bool]] = []
         self.plain_variables: frozenset[str] = frozenset()
 
@@ -90,7 +91,13 @@ class Scanner:
             line_end = self.end if newline < 0 else newline
             line = self.text[line_start:line_end]
             self.position = min(line_end + 1, self.end)
-            if (line.lstrip("\t") if strips_tabs else line) == delimiter:
+            stripped = line.lstrip("\t") if strips_tabs else line
+            if self.substitutions and stripped.startswith(delimiter) and stripped != delimiter:
+                # Where the line holds a parenthesis as well, bash ends the text right after the
+                # delimiter, and runs the rest of the line (make_cmd.c, make_here_document).
+                self.position = line_start
+                raise self.refuse("construct", "a here-document's text that may end before its end")
+            if stripped == delimiter:
                 odd = match_here_document(self.text, start, line_start) if expands else None
                 if odd is not None:
                     self.position = odd

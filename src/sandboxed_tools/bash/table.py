@@ -8,6 +8,7 @@ writes, deletes, runs a program, connects, or reads further options from a file.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from sandboxed_tools.bash.options import Spec, names
@@ -23,7 +24,21 @@ __all__ = ["BUILTINS", "NEVER", "TABLE"]
 
 _READS_FILES = Spec(anything=True, unknown="any")
 _TEXT_ONLY = Spec(anything=True, unknown="any", paths="none")
-_SEARCHES = Spec(anything=True, unknown="any", paths="after_first")
+_GREP = Spec(
+    anything=True,
+    unknown="any",
+    short="EFGPhHilLnoqrRsvwxcIabTUyz",
+    paths="after_first",
+    text=names("-e --regexp --include --exclude --exclude-dir --label"),
+    first_given_by=names("-e -f --regexp --file"),
+)
+_JQ = Spec(
+    anything=True,
+    unknown="any",
+    paths="after_first",
+    text=names("--arg --argjson"),
+    first_given_by=names("-f --from-file"),
+)
 
 _ONLY_READ_FILES = names(
     "cat head tail wc ls dir vdir tac rev nl fold fmt pr expand unexpand paste join comm cmp"
@@ -35,7 +50,21 @@ _ONLY_COMPUTE = names(
     " groups whoami logname users w uname nproc arch uptime free tty which whereis type"
     " help locale lscpu lsmod pgrep bc times break continue mountpoint"
 )
-_VERSION = r"(?:--version|-V|-v|--help)"
+# Options whose value names no file, for the rules about paths: ``cut -d/`` opens no folder.
+_TEXT_VALUES = {
+    "cut": "-d --delimiter --output-delimiter",
+    "paste": "-d --delimiters",
+    "join": "-t",
+    "column": "-s --separator -o --output-separator",
+    "nl": "-s --number-separator",
+    "tac": "-s --separator",
+    "hexdump": "-e --format",
+    "hd": "-e --format",
+    "ls": "-I --ignore --hide",
+    "du": "--exclude",
+    "diff": "-x --exclude -I --ignore-matching-lines -L --label",
+    "stat": "-c --format --printf",
+}
 _SORT = Spec(
     short="bdfghinMRVrcCmsuz",
     short_value="kt",
@@ -46,9 +75,12 @@ _SORT = Spec(
     ),
     long_value=names("key field-separator sort parallel batch-size files0-from"),
     long_optional=names("key field-separator sort parallel batch-size files0-from check"),
+    text=names("-t -k --key --field-separator"),
 )
 _RG = Spec(
     dashed=names("-e --regexp -g --glob -r --replace"),
+    text=names("-e --regexp -g --glob --iglob -r --replace"),
+    first_given_by=names("-e --regexp -f --file --files --type-list"),
     short="bcFHIhilLnNopPqsSuUvVwxa0.",
     short_value="ABCdeEfgjmMrtT",
     long=names(
@@ -148,7 +180,9 @@ BUILTINS: Mapping[str, Rule] = MappingProxyType(
 _PROGRAMS: dict[str, Rule] = {
     **dict.fromkeys(_ONLY_READ_FILES, _READS_FILES),
     **dict.fromkeys(_ONLY_COMPUTE, _TEXT_ONLY),
-    **dict.fromkeys(names("grep egrep fgrep jq"), _SEARCHES),
+    **{name: replace(_READS_FILES, text=names(text)) for name, text in _TEXT_VALUES.items()},
+    **dict.fromkeys(names("grep egrep fgrep"), _GREP),
+    "jq": _JQ,
     # Versions only: these run code, or read settings from the workspace, in any other form.
     **dict.fromkeys(
         names(
@@ -158,7 +192,9 @@ _PROGRAMS: dict[str, Rule] = {
         ),
         system.exactly(r"--version"),
     ),
-    **dict.fromkeys(names("python3 python python2 node nodejs"), system.exactly(_VERSION, "-VV")),
+    # Not -v: it makes Python talkative, and then it runs what its standard input says.
+    **dict.fromkeys(names("python3 python python2"), system.exactly("--version|-VV?|--help")),
+    **dict.fromkeys(names("node nodejs"), system.exactly("--version|-v|--help")),
     **dict.fromkeys(names("perl ruby lua php"), system.exactly(r"--version|-v")),
     **dict.fromkeys(names("make gmake"), system.exactly(r"--version|-v")),
     **dict.fromkeys(names("ssh tmux strace"), system.exactly(r"-V")),
@@ -202,6 +238,7 @@ _PROGRAMS: dict[str, Rule] = {
     "tree": Spec(
         short="adflxshDFqNQpugtcrUviACSnJX",
         short_value="LPIH",
+        text=names("-P -I -H --charset --timefmt"),
         attached=False,
         long=names(
             "dirsfirst filesfirst noreport matchdirs ignore-case prune si du gitignore inodes"
@@ -249,6 +286,7 @@ _PROGRAMS: dict[str, Rule] = {
     "sdiff": Spec(
         short="BbdilstEZWa",
         short_value="wI",
+        text=names("-I"),
         long=names("suppress-common-lines left-column ignore-case text"),
         long_value=names("width"),
         long_optional=names("width"),

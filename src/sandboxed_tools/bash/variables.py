@@ -46,8 +46,11 @@ _SPECIAL = names(
     " auto_resume histchars LOCPATH NLSPATH TZDIR USER LOGNAME DISPLAY NO_COLOR CLICOLOR"
     " FORCE_COLOR LS_COLORS LOCALDOMAIN RES_OPTIONS HOSTALIASES"
 )
-_LOCALE = re.compile(r"[A-Za-z0-9_.@-]{0,40}")
-_ZONE = re.compile(r"[A-Za-z0-9_+-]{0,30}(?:/[A-Za-z0-9_+-]{1,30}){0,2}")
+# Only where a character is what it is in UTF-8, or a byte. In others (Big5, GBK, Shift JIS, which a
+# name without a character set may mean, too) the last byte of a character joins with an ASCII sign
+# that follows: sed and awk then see other delimiters than were judged.
+_LOCALE = re.compile(r"(?:C|POSIX|(?:C|[a-z]{2,3}_[A-Z]{2})\.(?:UTF-8|utf-?8))?")
+_ZONE = re.compile(r"(?:[A-Za-z0-9_+-]{1,30}(?:/[A-Za-z0-9_+-]{1,30}){0,2})?")
 _SMALL = re.compile(r"[A-Za-z0-9]{0,10}")
 _ENVIRONMENT = {
     "LC_ALL": _LOCALE,

@@ -12,8 +12,8 @@ from sandboxed_tools.bash.syntax import Argument, Refused
 
 __all__ = ["Call", "Context", "Rule"]
 
-_ATTACHED_PATH = re.compile(r"-[A-Za-z0-9]+?((?:/|\.\.).*)", re.DOTALL)
-_PATTERN_OPTIONS = frozenset({"-e", "--regexp", "--arg", "--argjson", "--pre-glob", "-g", "--glob"})
+_ATTACHED_PATH = re.compile(r"(-[A-Za-z0-9]+?)((?:/|\.\.).*)", re.DOTALL)
+_TWO_VALUES = frozenset({"--arg", "--argjson"})
 
 
 @dataclass(slots=True)
@@ -85,49 +85,65 @@ class Call:
     def spec(self, spec: Spec) -> Operands:
         """Hold the arguments against a declaration, and note the paths among them."""
         found = match_options(spec, self.name, self.arguments)
-        skip = 1 if spec.paths == "after_first" else 0
+        skip = spec.paths == "after_first" and not found.options & spec.first_given_by
         if spec.paths != "none":
             for argument in found.operands[skip:]:
                 self.path(argument)
             for value in found.values:
-                self._value_path(value)
+                self._value_path(value, spec)
         return found
 
-    def _value_path(self, value: OptionValue) -> None:
+    def _value_path(self, value: OptionValue, spec: Spec) -> None:
         shape = value.shape
-        if value.option not in _PATTERN_OPTIONS and (
+        if not _takes_text(value.option, spec) and (
             "/" in shape or shape == ".." or shape.startswith("~")
         ):
             self.path(value.argument, shape)
 
-    def _unparsed_path(self, argument: Argument) -> None:
+    def _unparsed_path(self, argument: Argument, spec: Spec) -> None:
         """Note a path inside an option of a program whose options are not told apart."""
         shape = argument.shape
         if shape.startswith("--"):
-            self._value_path(OptionValue("", argument, len(shape.partition("=")[0]) + 1))
+            option = shape.partition("=")[0]
+            self._value_path(OptionValue(option, argument, len(option) + 1), spec)
         elif (match := _ATTACHED_PATH.match(shape)) is not None:
-            self._value_path(OptionValue("", argument, match.start(1)))
+            self._value_path(OptionValue(match[1], argument, match.start(2)), spec)
 
     def anything(self, spec: Spec) -> None:
         """Accept every argument of a program that only reads, and note the paths among them."""
         if spec.paths == "none":
             return
         skip = spec.paths == "after_first" and not any(
-            argument.head.startswith(("-e", "-f", "--regexp", "--file", "--from-file"))
-            for argument in self.arguments
+            _may_be_one_of(argument.head, spec.first_given_by) for argument in self.arguments
         )
-        previous = ""
+        texts = 0
         for argument in self.arguments:
-            shape = argument.shape
-            if previous in _PATTERN_OPTIONS:
-                pass
-            elif shape.startswith("-") and argument.head:
-                self._unparsed_path(argument)
+            if texts:
+                texts -= 1
+            elif argument.head.startswith("-"):
+                self._unparsed_path(argument, spec)
+                if argument.literal is not None and _takes_text(argument.literal, spec):
+                    texts = 2 if argument.literal in _TWO_VALUES else 1
             elif skip:
                 skip = False
             else:
                 self.path(argument)
-            previous = shape
+
+
+def _takes_text(option: str, spec: Spec) -> bool:
+    """Whether the value of the option, which may end a cluster of letters, names no file."""
+    if option in spec.text or option.startswith("--"):
+        return option in spec.text
+    return "-" + option[-1:] in spec.text and set(option[1:-1]) <= set(spec.short)
+
+
+def _may_be_one_of(head: str, options: frozenset[str]) -> bool:
+    """Whether an argument may be one of these, abbreviated or in a cluster."""
+    if head.startswith("--"):
+        name = head.partition("=")[0]
+        return name != "--" and any(option.startswith(name) for option in options)
+    letters = {option[1] for option in options if len(option) == 2}
+    return head.startswith("-") and not letters.isdisjoint(head[1:])
 
 
 Rule = Spec | Callable[[Call], None]

@@ -151,6 +151,7 @@ def check_tar(call: Call) -> None:
             archive, index = _archive(call, arguments, index)
         elif text.startswith("--file="):
             archive = _no_host(call, argument, text[7:])
+            call.path(argument, text[7:])
         elif text in _TAR_OPTIONS:
             lists = lists or text == "--list" or ("t" in text and not text.startswith("--"))
         elif text.startswith("-") or index == 1:

@@ -17,6 +17,7 @@ from sandboxed_tools.bash.rules.call import Call
 __all__ = ["check_git"]
 
 
+# Not --diff-merges and --remerge-diff: merging again writes objects (log-tree.c, tmp_objdir).
 _DIFF = Spec(
     short="puswbazRWcimrtq",
     short_value="SGlI",
@@ -38,7 +39,7 @@ _DIFF = Spec(
         "stat color word-diff color-words find-renames find-copies unified abbrev relative"
         " submodule ignore-submodules dirstat diff-filter color-moved diff-algorithm"
         " stat-width stat-name-width stat-count pretty format word-diff-regex"
-        " ws-error-highlight diff-merges break-rewrites anchored"
+        " ws-error-highlight break-rewrites anchored"
     ),
     paths="none",
 )
@@ -189,12 +190,11 @@ _SUBCOMMANDS: dict[str, Spec] = {
         long_optional=names("refs exclude"),
         paths="none",
     ),
+    # Not --dirty: it writes the index, whatever GIT_OPTIONAL_LOCKS says (builtin/describe.c).
     "describe": Spec(
-        long=names(
-            "tags all always dirty long exact-match contains first-parent abbrev broken debug"
-        ),
+        long=names("tags all always long exact-match contains first-parent abbrev broken debug"),
         long_value=names("match exclude candidates"),
-        long_optional=names("abbrev dirty match exclude candidates broken"),
+        long_optional=names("abbrev match exclude candidates broken"),
         paths="none",
     ),
     "count-objects": Spec(short="vH", long=names("verbose human-readable"), paths="none"),
