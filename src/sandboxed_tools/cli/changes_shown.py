@@ -62,8 +62,17 @@ def show_diffs(diffs: Iterable[ChangeDiff]) -> None:
         name = os.fsdecode(item.change.path)
         note = f" ({item.note})" if item.note else ""
         console.print(safe(f"{item.change.action} {name}{note}", "bold", one_line=True))
-        for line in item.text.splitlines():
+        for line in _diff_lines(item.text):
             console.print(safe(line, STYLES.get(line[:1], ""), one_line=True), soft_wrap=True)
+
+
+def _diff_lines(text: str) -> list[str]:
+    """Only a line feed ends a line. A carriage return before it is shown where that is changed."""
+    lines = text.split("\n")[:-1]
+    changed = [line for line in lines[2:] if line.startswith(("+", "-"))]
+    if all(line.endswith("\r") for line in changed):
+        return [line.removesuffix("\r") for line in lines]
+    return lines
 
 
 def decision_object(decision: Decision) -> dict[str, object]:

@@ -6,7 +6,6 @@ What is shown is foreign text: names and lines come from inside a sandbox. Calle
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Iterator
@@ -19,10 +18,16 @@ from sandboxed_tools.workspace.change_selection import selection
 from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.digest import open_to_read
 from sandboxed_tools.workspace.layers import Layer, LowerTree
+from sandboxed_tools.workspace.line_diff import unified_lines
 
 __all__ = ["ChangeDiff", "diff_set"]
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ESCAPES: Final = {byte: chr(byte) for byte in range(0x20, 0x7F)} | {
+    **{ord(mark): f"\\{mark}" for mark in '"\\'},
+    ord("\n"): r"\n",
+    ord("\t"): r"\t",
+}
 MAX_DIFF_BYTES: Final = 1024 * 1024
 """Larger files are told by their sizes: a diff of them costs seconds and is read by nobody."""
 
@@ -97,7 +102,7 @@ def _content(change: Change, facts: FileFacts | None, tree: LowerTree) -> list[s
     if facts is None or facts.kind in ("folder", "fifo", "socket", "device"):
         return []
     if facts.target is not None:
-        return [os.fsdecode(facts.target) + "\n"]
+        return _lines(facts.target + b"\n")
     if facts.size > MAX_DIFF_BYTES:
         return None
     found = tree.find(change.parts)
@@ -111,21 +116,32 @@ def _content(change: Change, facts: FileFacts | None, tree: LowerTree) -> list[s
         data = file.read(MAX_DIFF_BYTES + 1)
     if b"\0" in data or len(data) > MAX_DIFF_BYTES:
         return None
-    return data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    return _lines(data)
+
+
+def _lines(data: bytes) -> list[str]:
+    """Lines with their line feeds: other characters that separate lines for some are text here."""
+    *whole, rest = data.decode("utf-8", "surrogateescape").split("\n")
+    return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]
 
 
 def _unified(change: Change, old: list[str], new: list[str]) -> str:
-    name = os.fsdecode(change.path)
-    lines = difflib.unified_diff(
-        old,
-        new,
-        fromfile=f"a/{name}" if change.before is not None else "/dev/null",
-        tofile=f"b/{name}" if change.after is not None else "/dev/null",
-    )
     text = []
-    for line in lines:
+    for line in unified_lines(old, new):
         text.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    return "".join(text)
+    if not text:
+        return ""
+    before = "/dev/null" if change.before is None else _quoted(b"a/" + change.path)
+    after = "/dev/null" if change.after is None else _quoted(b"b/" + change.path)
+    return "".join([f"--- {before}\n+++ {after}\n", *text])
+
+
+def _quoted(path: bytes) -> str:
+    """A name as git writes it in a diff: it cannot end its line and go on as another one."""
+    name = os.fsdecode(path)
+    if name.isprintable() and not any(mark in name for mark in '"\\'):
+        return name
+    return '"' + "".join(_ESCAPES.get(byte) or f"\\{byte:03o}" for byte in path) + '"'
 
 
 def _notes(change: Change) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,33 @@ def test_a_file_larger_than_a_diff_may_be_is_told_by_its_size(
 ) -> None:
     called = call("head -c 3000000 /dev/zero | tr '\\0' a > big")
     assert diffs(store, called.id)["big"].note == "binary or large: 3000000 bytes"
+
+
+def test_a_name_or_a_link_cannot_forge_lines(call: Call, store: ChangeStore) -> None:
+    called = call("echo evil > $'f\\n+++ b\\n-x\"\\xff'; ln -s $'x\\n-old\\n+new' link2")
+    found = [item.text for item in diffs(store, called.id).values()]
+    assert found == [
+        '--- /dev/null\n+++ "b/f\\n+++ b\\n-x\\"\\377"\n@@ -0,0 +1 @@\n+evil\n',
+        "--- /dev/null\n+++ b/link2\n@@ -0,0 +1,3 @@\n+x\n+-old\n++new\n",
+    ]
+
+
+@pytest.mark.parametrize("mark", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_only_a_line_feed_ends_a_line(mark: str, call: Call, store: ChangeStore) -> None:
+    called = call(f"printf 'a{mark}-b\\n' > new")
+    assert diffs(store, called.id)["new"].text.endswith(f"@@ -0,0 +1 @@\n+a{mark}-b\n")
+
+
+def test_a_diff_can_be_applied_by_others(
+    call: Call, workspace: Path, store: ChangeStore, tmp_path: Path
+) -> None:
+    (workspace / "long").write_text("".join(f"{n}\n" for n in range(3000)))
+    edits = "5d; 900s/$/ more/; 2000,2010d; $s/$/ end/"
+    called = call(f"sed -i '{edits}' long; sed -i 's/$/\\r/' keep.txt; echo > $'a\\nb'")
+    before = tmp_path / "before"
+    shutil.copytree(workspace, before, symlinks=True)
+    text = "".join(item.text for item in diffs(store, called.id).values())
+    subprocess.run(["git", "apply", "-"], input=text.encode(), cwd=before, check=True, timeout=60)
+    assert apply_set(store, called.id).done
+    for name in ("long", "keep.txt", "a\nb"):
+        assert (before / name).read_bytes() == (workspace / name).read_bytes()
