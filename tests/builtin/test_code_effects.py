@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sandboxed_tools.builtin import ExecuteCode
 from sandboxed_tools.builtin.code_effects import python_effect
+from sandboxed_tools.builtin.execute_code import ExecuteCodeInput
 
 NO_EFFECT = [
     "1 + 1",
@@ -16,6 +18,29 @@ NO_EFFECT = [
     "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    print(error)",
     "class P:\n    def __init__(self, x):\n        self.x = x\nP(1).x",
     "from datetime import date\ndate(2026, 1, 1).isoformat()",
+    "import functools\n@functools.lru_cache\ndef f(n):\n    return n\nf(1)",
+    "from functools import reduce, partial\nreduce(partial(max, 1), [2, 3])",
+    "import functools\nclass A:\n    @functools.cached_property\n    def x(s):\n        return 1\nA().x",
+    "import string\nstring.Template('$a').substitute(a=string.digits)",
+    "from collections import namedtuple\nP = namedtuple('P', 'x y')\nP(1, 2).x",
+    "import re\n[m.group() for m in re.finditer(r'\\d+', 'a1b22')]",
+    "import random\nrandom.seed(1)\nrandom.sample(range(9), 3)",
+    "import statistics as s\ns.mean([1, 2]), s.median([1, 2])",
+    "import itertools\nlist(itertools.permutations('abc', 2))",
+    "import hashlib\nhashlib.sha256(b'x').hexdigest()",
+    "import base64, json, textwrap\ntextwrap.fill(base64.b64encode(b'x').decode())",
+    "from decimal import Decimal, getcontext\ngetcontext().prec = 9\nDecimal(1) / 3",
+    "from fractions import Fraction\nFraction(1, 3) + 1",
+    "import difflib\n'\\n'.join(difflib.unified_diff(['a'], ['b']))",
+    "import calendar\nprint(calendar.month(2026, 1))",
+    "import heapq, bisect, copy\nheapq.nsmallest(2, copy.deepcopy([3, 1, 2]))",
+    "x: dict[str, int] = {}\nx['a'] = 1\ndel x['a']\nassert not x",
+    "def g():\n    got = yield 1\n    yield from [got]\nlist(g())",
+    "def f(*a, k=1, **kw):\n    global y\n    y = 2\n    return lambda: (a, k, kw)\nf()()",
+    "if (n := len('abc')) > 2:\n    print(n, end='')\nelse:\n    raise ValueError(n)",
+    "while True:\n    break",
+    "class B(dict):\n    def get(self, k):\n        return super().get(k)\nB(a=1).get('a')",
+    "{**{'a': 1}, 'b': [*range(2)]}, 1 if 2 else 3, not 1, ~1, 2 ** 3, 1 < 2 < 3",
 ]
 CONTAINED = [
     "open('x', 'w').write('y')",
@@ -27,6 +52,18 @@ CONTAINED = [
     "import functools\nfunctools.singledispatch(print)",
     "import json\nk = json\nk.codecs",
     "import collections.abc",
+    "import string\nstring.Formatter().format('{}', 1)",
+    "from functools import wraps\ndef d(f):\n    @wraps(f)\n    def g():\n        return 1\n    return g",
+    "match 1:\n    case int():\n        pass",
+    "with open('a') as f:\n    f.read()",
+    "import csv\nlist(csv.reader(open('a.csv')))",
+    "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\nA(1)",
+    "import sqlite3\nsqlite3.connect(':memory:').execute('select 1')",
+    "import numpy as np\nnp.linalg.norm([1, 2])",
+    "from datetime import datetime\nimport enum\nclass E(enum.Enum):\n    A = 1",
+    "import io, zipfile\nzipfile.ZipFile(io.BytesIO(), 'w').writestr('a', 'b')",
+    "type(1)",
+    "import os\nos.remove('x')\nos.listdir('.')",
     "import time\ntime.sleep(1)",
 ]
 ANYTHING = [
@@ -58,6 +95,30 @@ ANYTHING = [
     "import importlib",
     "import pickle",
     "import urllib.request",
+    "import requests\nrequests.get('http://x')",
+    "import asyncio\nasyncio.run(f())",
+    "import multiprocessing",
+    "import os\nos.popen('ls')",
+    "import os\nos.execv('/bin/sh', [])",
+    "import os\nos.kill(1, 9)",
+    "from os import popen as p",
+    "import pathlib\npathlib.os.system('x')",
+    "import tempfile\ntempfile._os.system('x')",
+    "import timeit\ntimeit.timeit.__globals__",
+    "import mod",
+    "import numpy\nnumpy.ctypeslib",
+    "import pty",
+    "import signal",
+    "import sys\nsys.path.insert(0, '.')",
+    "compile('1', 'x', 'eval')",
+    "vars()",
+    "breakpoint()",
+    "import shutil\nshutil.rmtree('x')",
+    "import webbrowser",
+    "import builtins",
+    "import code",
+    "import gc",
+    "import inspect",
     "(" * 5000 + ")" * 5000,
     "x = 1\n" * 100_000,
 ]
@@ -105,9 +166,89 @@ ESCAPES = [
     "int.__subclasses__()",
     "int.mro()",
     "import string\nstring.re.enum",
+    "import string\nstring.Formatter().get_field('0.__globals__', (print,), {})",
+    "from string import Formatter as F\nclass C(F):\n    pass\nC().format('{0.__globals__}', C)",
+    "import functools\nfunctools.update_wrapper(C(), f, ['__globals__'], [])",
+    "from functools import wraps\nwraps(f, ['__globals__'], [])(C())",
+    "import functools\nfunctools.partial(functools.wraps, assigned=['__globals__'])",
+    "class A:\n    import json\nA.json.codecs.open('x', 'w')",
+    "class A:\n    if 1:\n        class B:\n            import json\nA.B.json.codecs",
+    "try:\n    pass\nexcept* ValueError:\n    pass",
+    "(lambda x=open: x)('a')",
+    "x: open('a', 'w') = 1",
+    "print('x', file=open('x', 'w'))",
+    "def f(json):\n    return json.codecs\nimport json\n",
+    "import json as re, re as json\njson.sys",
+    "from json import *",
+    "import json.decoder",
+    "import json.tool\njson.tool.main()",
+    "license()",
+    "help('modules')",
+    "exit()",
+    "type('A', (), {})",
+    "dir()",
+    "memoryview(b'a')",
+    "object.__getattribute__(print, '__self__')",
+    "class A:\n    g = object.__getattribute__",
+    "super().__getattribute__('x')",
+    "[].__reduce_ex__(4)",
+    "print.__module__",
+    "def f():\n    import os\n    return os",
+    "for json in ():\n    import json\n",
+    "import hashlib\nhashlib.file_digest(open('x', 'rb'), 'md5')",
+    "__annotations__",
+    "(f for f in ()).gi_yieldfrom",
+    "import decimal\ndecimal._decimal",
+    "input()",
+    "aiter(x)",
+    "x = yield_ = await_ = open",
 ]
 
 
 @pytest.mark.parametrize("code", ESCAPES)
 def test_no_way_around_counts_as_without_effect(code: str) -> None:
     assert python_effect(code) != "none"
+
+
+@pytest.mark.parametrize(
+    ("files", "read_only", "asks"),
+    [
+        ({"data.csv": "a,b"}, True, False),
+        ({"random.txt/x": ""}, True, False),
+        ({"random.py": "import os\nos.system('ls')"}, False, True),
+        ({"random/__init__.py": ""}, False, True),
+        ({"statistics.cpython-311-x86_64-linux-gnu.so": ""}, False, True),
+    ],
+)
+def test_a_file_that_an_import_would_find_first_proves_nothing(
+    files: dict[str, str], read_only: bool, asks: bool
+) -> None:
+    given = ExecuteCodeInput(code="import random\nrandom.random()", files=files)
+    assert ExecuteCode.is_read_only(given) is read_only
+    assert ExecuteCode.requires_confirmation(given) is asks
+    shell = ExecuteCodeInput(language="bash", code='cat "$FILES"/*', files=files)
+    assert ExecuteCode.is_read_only(shell)
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "read_only"),
+    [
+        ("bash", "ls -l | wc -l", True),
+        ("bash", "cat /etc/passwd; echo done", True),
+        ("bash", "echo x > file", False),
+        ("bash", "rm -rf .", False),
+        ("bash", "eval ls", False),
+        ("bash", "echo $(touch x)", False),
+        ("bash", "f() { ls; }; f", False),
+        ("bash", "((", False),
+        ("bash", "ls\0", False),
+        ("javascript", "1 + 1", False),
+        ("javascript", "", False),
+    ],
+)
+def test_other_languages_are_read_only_where_that_is_proven(
+    language: str, code: str, read_only: bool
+) -> None:
+    given = ExecuteCodeInput.model_construct(language=language, code=code, files={}, timeout=None)
+    assert ExecuteCode.is_read_only(given) is read_only
+    assert ExecuteCode.requires_confirmation(given) is not read_only

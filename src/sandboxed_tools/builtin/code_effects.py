@@ -30,8 +30,15 @@ _PURE_MODULES: Final = frozenset(
     | {"difflib", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math"}
     | {"random", "re", "statistics", "string", "textwrap", "unicodedata"}
 )
-# singledispatch evaluates annotations that are text (typing.get_type_hints).
-_NOT_PURE: Final = frozenset({"functools.singledispatch", "functools.singledispatchmethod"})
+# Without __all__, but nothing in them is anything else than their own.
+_ALL_PUBLIC: Final = frozenset({"bisect", "decimal"})
+# singledispatch evaluates annotations that are text (typing.get_type_hints). The others look up
+# attributes by names that are made at run time, and hand them to methods of the code's own:
+# `wraps(f, ["__globals__"])`, `Formatter.get_field("0.__globals__", …)`.
+_NOT_PURE: Final = frozenset(
+    {"functools.singledispatch", "functools.singledispatchmethod", "functools.update_wrapper"}
+    | {"functools.wraps", "string.Formatter"}
+)
 _PURE_BUILTINS: Final = frozenset(
     {"abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict"}
     | {"divmod", "enumerate", "filter", "float", "format", "frozenset", "hash", "hex", "int"}
@@ -120,6 +127,13 @@ def _is_pure(nodes: list[ast.AST]) -> bool:
     }
     if stored & modules.keys():
         return False  # a name that is a module here and something else there
+    if any(
+        _is_import(part)
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+        for part in ast.walk(node)
+    ):
+        return False  # a module would be an attribute of the class
     bases = {
         id(node.value)
         for node in nodes
@@ -133,6 +147,10 @@ def _module_aliases(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.asname or alias.name, alias.name
+
+
+def _is_import(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def _is_stored(node: ast.Name) -> bool:
@@ -181,7 +199,8 @@ def _is_listed(module: str, name: str) -> bool:
         return False
     loaded = importlib.import_module(module)
     listed = getattr(loaded, "__all__", None)
-    if listed is None and getattr(loaded, "__file__", "").endswith(".py"):
+    is_in_c = not getattr(loaded, "__file__", "").endswith(".py")
+    if listed is None and not is_in_c and module not in _ALL_PUBLIC:
         return False
     return (listed is None or name in listed) and not isinstance(
         getattr(loaded, name, loaded), types.ModuleType

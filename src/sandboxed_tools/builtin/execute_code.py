@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import PurePosixPath
 from typing import Final, Literal
 
@@ -24,6 +25,7 @@ __all__ = ["ExecuteCode", "ExecuteCodeInput"]
 
 MAX_CODE_CHARS: Final = 1_000_000
 MAX_FILES: Final = 64
+_IMPORTABLE: Final = re.compile(r"\.(py|pyc|so)\Z")
 
 
 class ExecuteCodeInput(ToolInput):
@@ -50,7 +52,9 @@ class ExecuteCodeInput(ToolInput):
 def code_effect(tool_input: ExecuteCodeInput) -> Effect:
     """What the code may do, as far as its text proves it."""
     if tool_input.language == "python":
-        return python_effect(tool_input.code)
+        # The folder of the files comes first: a random.py there is what `import random` imports.
+        is_shadowed = any(_IMPORTABLE.search(name) for name in tool_input.files)
+        return "unknown" if is_shadowed else python_effect(tool_input.code)
     if tool_input.language == "bash" and classify(tool_input.code).read_only:
         return "none"
     return "unknown"
