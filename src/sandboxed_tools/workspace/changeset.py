@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -198,26 +198,25 @@ def with_renames(changes: tuple[Change, ...], lower: LowerTree) -> tuple[Change,
 
     Old content is only read where an added file of the same size may have come from it.
     """
-    added: dict[int, list[Change]] = defaultdict(list)
+    added: dict[tuple[int, str], deque[Change]] = defaultdict(deque)
     for change in changes:
-        if change.action == "added" and change.after and change.after.kind == "file":
-            added[change.after.size].append(change)
-    added.pop(0, None)
-    if not added:
-        return changes
+        after = change.after
+        if change.action == "added" and after and after.size and after.digest is not None:
+            added[after.size, after.digest].append(change)
+    sizes = {size for size, _ in added}
     other: dict[bytes, bytes] = {}
     digests: dict[bytes, str] = {}
     for change in changes:
-        if change.action != "deleted" or not change.before or change.before.kind != "file":
+        before = change.before
+        if change.action != "deleted" or not before or before.kind != "file":
             continue
-        candidates = added.get(change.before.size)
-        found = lower.find(change.parts) if candidates else None
-        if not candidates or found is None:
+        found = lower.find(change.parts) if before.size in sizes else None
+        if found is None:
             continue
         digest = _facts(found.dir_fd, found.name, found.info, digest=True).digest
-        twin = next((item for item in candidates if _digest(item.after) == digest), None)
-        if twin is not None and digest is not None:
-            candidates.remove(twin)
+        twins = added.get((before.size, digest)) if digest is not None else None
+        if digest is not None and twins:
+            twin = twins.popleft()
             digests[change.path] = digest
             other |= {change.path: twin.path, twin.path: change.path}
     return tuple(_renamed(change, other, digests) for change in changes)
@@ -230,10 +229,6 @@ def _renamed(change: Change, other: dict[bytes, bytes], digests: dict[bytes, str
     if before is not None:
         before = replace(before, digest=digests[change.path])
     return replace(change, renamed=other[change.path], before=before)
-
-
-def _digest(facts: FileFacts | None) -> str | None:
-    return facts.digest if facts is not None else None
 
 
 def folder_facts(lower: LowerTree, path: Parts, info: os.stat_result) -> FileFacts:

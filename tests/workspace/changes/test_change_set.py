@@ -126,6 +126,25 @@ def test_a_moved_file_is_shown_as_moved(choice: str, call: Call, store: ChangeSt
     assert change_set.summary() == "1 renamed, 1 added"
 
 
+def test_each_moved_file_is_one_of_those_with_its_content(
+    call: Call, workspace: Path, store: ChangeStore
+) -> None:
+    for number in range(300):
+        (workspace / f"old{number:03}").write_text(f"{number // 3:03}\n")
+    called = call(
+        "rm old*; for n in $(seq -f %03g 0 99); do echo $n > one$n; echo $n > two$n; done;"
+        "for n in $(seq -f %03g 100 399); do echo $n > other$n; done"
+    )
+    change_set = store.get(called.id)
+    moved = {change.path: change.renamed for change in change_set.changes if change.renamed}
+    assert len(moved) == 400
+    for path, other in moved.items():
+        assert moved[other] == path
+        new, old = (path, other) if path[:3] in (b"one", b"two") else (other, path)
+        assert int(old[3:]) // 3 == int(new[3:])
+    assert change_set.summary() == "200 renamed, 300 added, 100 deleted"
+
+
 def test_set_id_bits_are_dropped_and_reported(choice: str, call: Call, store: ChangeStore) -> None:
     called = call("cp /bin/true tool; chmod 6755 tool; mkdir d; chmod 2777 d", view=choice)
     change_set = store.get(called.id)
