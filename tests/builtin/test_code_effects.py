@@ -20,7 +20,7 @@ NO_EFFECT = [
     "from datetime import date\ndate(2026, 1, 1).isoformat()",
     "import functools\n@functools.lru_cache\ndef f(n):\n    return n\nf(1)",
     "from functools import reduce, partial\nreduce(partial(max, 1), [2, 3])",
-    "import functools as f\nclass A:\n    @f.cached_property\n    def x(s):\n        return 1\nA().x",
+    "import functools as f\nclass A:\n    @f.cached_property\n    def x(s): return 1\nA().x",
     "import string\nstring.Template('$a').substitute(a=string.digits)",
     "from collections import namedtuple\nP = namedtuple('P', 'x y')\nP(1, 2).x",
     "import re\n[m.group() for m in re.finditer(r'\\d+', 'a1b22')]",
