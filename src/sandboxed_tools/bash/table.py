@@ -248,7 +248,7 @@ _PROGRAMS: dict[str, Rule] = {
         long_optional=names("filelimit charset timefmt sort"),
     ),
     "file": Spec(
-        short="bchikLlnNprSv0",
+        short="bchikLlnNrSv0",
         short_value="eFP",
         long=names(
             "brief mime mime-type mime-encoding dereference no-dereference no-pad no-buffer"

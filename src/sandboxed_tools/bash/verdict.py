@@ -129,10 +129,11 @@ def _plain_variables(script: Script) -> frozenset[str]:
     """The variables of which every value in the text begins like a plain file name.
 
     Order and conditions do not matter: a variable is empty or holds one of the values it is given.
-    A name that is an argument of anything may be set in another way (``read``).
+    A name that is an argument of anything may be set in another way (``read``), and ``read`` alone
+    sets ``REPLY``.
     """
     good = {name for name, plain in script.starts if plain and is_plain_variable(name)}
-    good -= {name for name, plain in script.starts if not plain}
+    good -= {"REPLY", *(name for name, plain in script.starts if not plain)}
     if good:
         words = {word.literal for command in script.commands for word in command.words}
         good -= {word for word in words if word is not None}

@@ -306,6 +306,9 @@ def _match(call: Call, spec: Spec) -> Operands:
     for argument in call.arguments:
         if _RUNS_GPG.search(argument.shape):
             raise call.refuse("option", "a format that checks signatures runs a program", argument)
+    for value in found.values:
+        if value.option in ("--format", "--pretty") and value.literal is None:
+            raise call.refuse("expansion", "a format that is not known in advance", value.argument)
     for argument in (*found.operands, *(value.argument for value in found.values)):
         shape = argument.shape
         if shape.startswith(("/", "~", "../")) or "/../" in shape:
