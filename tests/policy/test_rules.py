@@ -177,6 +177,26 @@ def test_an_allow_rule_matches_what_it_spells(allow: str, command: str) -> None:
         ("Bash(echo hi > out.txt)", "echo hi"),
         ("Bash(CI=1 npm test:*)", "CI=2 npm test"),
         ("Bash(CI=1 npm test:*)", "CI=$x npm test"),
+        ("Bash(cat:*)", "cat <<EOF\n$(rm x)\nEOF"),
+        ("Bash(cat:*)", "cat ${x:=$(rm x)}"),
+        ("Bash(cat:*)", "cat ${x@P}"),
+        ("Bash(cat:*)", "cat $((a[$(rm x)]))"),
+        ("Bash(cat:*)", 'cat "${a[$(rm x)]}"'),
+        ("Bash(cat:*)", "cat < /etc/shadow"),
+        ("Bash(cat:*)", "cat {fd}> x"),
+        ("Bash(cat:*)", "cat <> x"),
+        ("Bash(cat:*)", "cat >/dev/null/../../tmp/x"),
+        ("Bash(cat:*)", "cat </dev/tcp/192.0.2.1/80"),
+        ("Bash(cat:*)", "[[ -v 'a[$(rm x)]' ]] && cat"),
+        ("Bash(cat:*)", "((a[$(rm x)])); cat"),
+        ("Bash(cat:*)", "cat ${!x}"),
+        ("Bash(cat:*)", "hash -p /tmp/x cat; cat"),
+        ("Bash(cat:*)", "enable -f x cat; cat"),
+        ("Bash(cat:*)", "unset PATH; cat"),
+        ("Bash(cat:*)", "printf -v PATH /x; cat"),
+        ("Bash(cat:*)", "source x; cat"),
+        ("Bash(cat:*)", "for PATH; do cat; done"),
+        ("Bash(cat:*)", "command cat x"),
         ("Bash", "$x y"),
         ("Bash", "a() { :; }"),
         ("Bash", "ls " + "x" * 20_000),
@@ -228,6 +248,37 @@ def test_an_allow_rule_matches_nothing_else(allow: str, command: str) -> None:
         "ls &",
         'eval "$x"',
         "echo 'unclosed",
+        # a shell's text behind its other options, and a shell that is told what to do by a stream
+        "bash -o pipefail -c 'rm x'",
+        "bash +x -c -- 'rm x'",
+        "sh -c \"sh -c 'rm x'\"",
+        "bash <<< 'rm x'",
+        "bash <<'EOF'\nrm x\nEOF",
+        "echo 'rm x' | sh",
+        "echo 'rm x' | bash -s",
+        "echo 'rm x' | sudo bash",
+        "sh < f",
+        "bash /dev/stdin < f",
+        "source /dev/stdin < f",
+        ". /proc/self/fd/0 < f",
+        "trap -- 'rm x' EXIT",
+        # other programs that run what they are told
+        "su root -c 'rm x'",
+        "runuser -u x -- rm x",
+        "script -qc 'rm x'",
+        "ssh host rm x",
+        "systemd-run --user rm x",
+        "fakeroot rm x",
+        "find . -ok rm {} ;",
+        "{rm,x}",
+        "$'\\x72m' x",
+        "cat <<EOF\n$(rm x)\nEOF",
+        "cat <(rm x)",
+        "coproc rm x",
+        "! rm x",
+        ">x rm y",
+        "/bin/r[m] x",
+        "[[ -v 'a[$(rm x)]' ]]",
         "x\r",
     ],
 )
@@ -236,7 +287,15 @@ def test_a_strict_rule_matches_what_is_or_may_be_it(behavior: str, command: str)
     assert verdict(BASH, command, **stated, allow=["Bash"]) == behavior
 
 
-@pytest.mark.parametrize("command", ["ls", "git rm x", "echo rm", "cat rm", "rmdir x", "ls > rm"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("ls", "git rm x", "echo rm", "cat rm", "rmdir x", "ls > rm", "docker rm x", "which rm"),
+        *("bash build.sh", "bash -o pipefail build.sh", "sh -e ./x -c y", "bash --version"),
+        *("bash -c ls", "command -v sh", "find . -name bash", "timeout 5 bash build.sh"),
+        *("source venv/bin/activate", ". ./env", "trap - EXIT", "trap '' INT", "ssh host ls"),
+    ],
+)
 def test_a_strict_rule_leaves_other_commands_alone(command: str) -> None:
     assert verdict(BASH, command, deny=["Bash(rm:*)"]) is None
 
@@ -308,6 +367,65 @@ def test_a_path_that_is_or_leads_elsewhere_is_not_allowed(scope: Scope, text: st
 )
 def test_a_denied_path_is_denied_by_every_way_to_it(scope: Scope, text: str) -> None:
     assert verdict(READ, text, deny=["Read(secrets/**)"], scope=scope) == "deny"
+
+
+def test_a_folder_around_the_workspace_leads_to_what_is_denied_in_it(scope: Scope) -> None:
+    assert scope.workspace is not None
+    for text in ("/", "/proc/self/root", str(scope.workspace.parent), str(scope.workspace)):
+        assert verdict(READ, text, deny=["Read(secrets/**)"], scope=scope) == "deny"
+    for text in ("/etc", f"{scope.workspace}2", f"{scope.workspace}2/secrets/key"):
+        assert verdict(READ, text, deny=["Read(secrets/**)"], scope=scope) is None
+    assert verdict(READ, "/", deny=["Read(secrets/**)"]) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "allowed"),
+    [
+        ("Edit(src/*)", "src/deep/b.py", False),
+        ("Edit(src/*.py)", "src/deep/b.py", False),
+        ("Edit(src/**/b.py)", "src/deep/b.py", True),
+        ("Edit(src/**/b.py)", "src/b.py", True),
+        ("Edit(src/{a,b}.py)", "src/a.py", False),
+        ("Edit(src/[a-c].py)", "src/d.py", False),
+        ("Edit(src/\\[x\\].py)", "src/[x].py", True),
+        ("Edit(src/[x].py)", "src/[x].py", False),
+        ("Edit(src/**)", "SRC/a.py", False),
+        ("Edit(src/**)", "src\\a.py", False),
+        ("Edit(src/**)", "\uff53rc/a.py", False),
+        ("Edit(caf\u00e9/**)", "cafe\u0301/x", False),
+        ("Edit(caf\u00e9/**)", "caf\u00e9/x", True),
+        ("Edit(src/**)", "/workspacesrc/a", False),
+        ("Edit(src/**)", "/workspace/../src/a", False),
+        ("Edit(src/**)", "~/src/a", False),
+        ("Edit(/src/**)", "src/a.py", False),
+        ("Edit(src/**)", "src/root/etc/passwd", False),
+    ],
+)
+def test_an_allowed_path_is_matched_to_the_letter(
+    scope: Scope, rule: str, text: str, allowed: bool
+) -> None:
+    assert scope.workspace is not None
+    os.symlink("/", Path(scope.workspace, "src", "root"))
+    assert (verdict(EDIT, text, allow=[rule], scope=scope) == "allow") is allowed
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("Read(secrets/**)", "\uff53ecrets/key"),
+        ("Read(secrets/**)", "/workspace"),
+        ("Read(secrets/**)", "alias"),
+        ("Read(secrets/k*)", "secrets/KEY"),
+        ("Read(caf\u00e9/**)", "CAFE\u0301/x"),
+        ("Read(stra\u00dfe)", "STRASSE"),
+        ("Read(.env)", "sub/.ENV"),
+        ("Read(/etc/**)", "//etc//passwd"),
+        ("Read(/etc/**)", "/proc/self/root/etc/passwd"),
+        ("Read(~/.ssh/**)", os.path.expanduser("~")),
+    ],
+)
+def test_a_denied_path_is_matched_in_every_spelling(scope: Scope, rule: str, text: str) -> None:
+    assert verdict(READ, text, deny=[rule], scope=scope) == "deny"
 
 
 def test_a_line_feed_in_a_name_hides_nothing(scope: Scope) -> None:

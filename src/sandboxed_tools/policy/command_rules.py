@@ -31,38 +31,17 @@ __all__ = [
 ]
 
 _WRAPPERS: Final = frozenset(
-    [
-        "builtin",
-        "busybox",
-        "chroot",
-        "chrt",
-        "command",
-        "doas",
-        "env",
-        "exec",
-        "find",
-        "flock",
-        "ionice",
-        "nice",
-        "nohup",
-        "nsenter",
-        "parallel",
-        "prlimit",
-        "setarch",
-        "setpriv",
-        "setsid",
-        "stdbuf",
-        "strace",
-        "sudo",
-        "taskset",
-        "time",
-        "timeout",
-        "unshare",
-        "watch",
-        "xargs",
-    ]
+    {"builtin", "busybox", "bwrap", "caffeinate", "cgexec", "chronic", "chroot", "chrt"}
+    | {"command", "cpulimit", "dbus-run-session", "doas", "dumb-init", "entr", "env"}
+    | {"exec", "fakeroot", "faketime", "find", "firejail", "flock", "gdb", "gosu", "ionice"}
+    | {"ltrace", "nice", "nohup", "nsenter", "numactl", "parallel", "pkexec", "prlimit"}
+    | {"proxychains", "proxychains4", "runuser", "script", "setarch", "setpriv", "setsid"}
+    | {"ssh", "stdbuf", "strace", "su", "su-exec", "sudo", "systemd-inhibit", "systemd-run"}
+    | {"taskset", "time", "timeout", "tini", "torsocks", "unbuffer", "unshare", "valgrind"}
+    | {"watch", "xargs", "xvfb-run"}
 )
 _SHELLS: Final = frozenset(["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "zsh"])
+_NEXT_IS_A_VALUE: Final = frozenset(["-o", "-O", "+o", "+O", "--rcfile", "--init-file"])
 _MAX_NESTING: Final = 4
 
 
@@ -263,16 +242,41 @@ def _unwrap(part: Part, hidden: list[Part], depth: int) -> bool:
     if program == "eval":
         return _unwrap_text(part.words[1:], hidden, depth)
     if program == "trap":
-        return _unwrap_text(part.words[1:2], hidden, depth)
-    if program in _SHELLS and any(
-        word is None or (word.startswith("-") and "c" in word) for word in part.words[1:]
-    ):
-        return any(_unwrap_text((word,), hidden, depth) for word in _scripts(part.words[1:]))
-    return False
+        words = part.words[2:] if part.words[1:2] == ("--",) else part.words[1:]
+        return _unwrap_text(words[:1], hidden, depth)
+    if program in _SHELLS:
+        return _unwrap_shell(part, hidden, depth)
+    return program in (".", "source") and _is_a_stream(part.words[1:2])
+
+
+def _unwrap_shell(part: Part, hidden: list[Part], depth: int) -> bool:
+    operand = _operand(part.words[1:])
+    options = [word for word in part.words[1:] if word is None or word[:1] in ("-", "+")]
+    if any(word is None or (word[:2] != "--" and "c" in word) for word in options):
+        return _unwrap_text(operand or (None,), hidden, depth)
+    if {"--help", "--version"} & set(options):
+        return False
+    # What it is told on its standard input can be anything.
+    return not operand or "-s" in options or _is_a_stream(operand)
+
+
+def _operand(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """The first word that is no option of a shell: a script, or its text after ``-c``."""
+    is_value = False
+    for word in words:
+        if not is_value and (word is None or word[:1] not in ("-", "+")):
+            return (word,)
+        is_value = word in _NEXT_IS_A_VALUE
+    return ()
+
+
+def _is_a_stream(words: tuple[str | None, ...]) -> bool:
+    return any(word is not None and word.startswith(("/dev/", "/proc/")) for word in words)
 
 
 def _unwrap_wrapper(part: Part, hidden: list[Part], depth: int) -> bool:
     is_opaque = any(word is None for word in part.words[1:2])
+    only_looks = _only_looks(part.words)
     for index in range(1, min(len(part.words), 64)):
         opened = None if part.open_at is None else max(part.open_at - index, 0)
         inner = Part(
@@ -291,13 +295,16 @@ def _unwrap_wrapper(part: Part, hidden: list[Part], depth: int) -> bool:
         hidden.append(inner)
         program = _base_name(first)
         if program in _SHELLS or program == "eval":
-            is_opaque |= _unwrap(inner, hidden, depth + 1)
+            is_opaque |= _unwrap(inner, hidden, depth + 1) and not only_looks
     return is_opaque
 
 
-def _scripts(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    """The words that a shell may take for a script after ``-c``."""
-    return tuple(word for word in words if word is None or not word.startswith("-"))[:1] or (None,)
+def _only_looks(words: tuple[str | None, ...]) -> bool:
+    """Whether a wrapper runs nothing: ``find . -name sh``, ``command -v sh``."""
+    runs = ("-exec", "-execdir", "-ok", "-okdir", None)
+    return (words[0] == "find" and not set(words) & set(runs)) or (
+        words[0] == "command" and words[1:2] in (("-v",), ("-V",))
+    )
 
 
 def _unwrap_text(words: tuple[str | None, ...], hidden: list[Part], depth: int) -> bool:

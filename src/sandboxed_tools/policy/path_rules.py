@@ -93,6 +93,10 @@ class PathPattern:
         for spelling in path.spellings:
             text = self._text(path, spelling)
             if text is None:
+                # The workspace below it holds whatever a relative pattern means.
+                below = path.workspace and path.workspace.startswith(spelling.rstrip("/") + "/")
+                if below:
+                    return True
                 continue
             if self.folded.matches(_fold(text)):
                 return True
