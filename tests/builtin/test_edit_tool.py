@@ -310,7 +310,7 @@ def test_a_journal_is_given_the_old_content_before_the_change(
             now = (project / "a").read_text() if (project / "a").exists() else "missing"
             kept.append((path, before, now))
 
-        def wrote(self, path: Parts, info: os.stat_result) -> None:
+        def wrote(self, path: Parts, info: os.stat_result, *, made: object) -> None:
             assert info.st_ino == (project / "a").stat().st_ino
 
     edit_file(root, "a", EditRequest("", "old"), cache=cache, journal=Kept())
@@ -329,7 +329,7 @@ def test_a_journal_that_refuses_prevents_the_change(
         def record(self, path: Parts, before: BeforeImage | None) -> None:
             raise OSError("the journal is full")
 
-        def wrote(self, path: Parts, info: os.stat_result) -> None:
+        def wrote(self, path: Parts, info: os.stat_result, *, made: object) -> None:
             raise AssertionError("nothing is written")
 
     with pytest.raises(OSError, match="journal is full"):

@@ -141,8 +141,16 @@ class ConfinedTree:
         """As :meth:`open_listing`, to go on from there only: a folder may forbid to be listed."""
         return self._resolve(parts, os.O_PATH | _FOLDER, follow_links=False)[0]
 
-    def make_folders(self, parts: Parts, *, owner: tuple[int, int] | None = None) -> int:
+    def make_folders(
+        self,
+        parts: Parts,
+        *,
+        owner: tuple[int, int] | None = None,
+        made: dict[Parts, os.stat_result] | None = None,
+    ) -> int:
         """Open a folder for writing in it, making what is missing; the caller closes it.
+
+        Each folder that is made is entered in ``made``.
 
         Raises:
             PathRefused: a name on the way is a link, a file, or on another mount.
@@ -153,7 +161,9 @@ class ConfinedTree:
                 try:
                     child = self._step(fd, name, os.O_PATH | _FOLDER)
                 except FileNotFoundError:
-                    child = self._make_folder(fd, name, owner)
+                    child, is_made = self._make_folder(fd, name, owner)
+                    if is_made and made is not None:
+                        made[parts[: index + 1]] = os.fstat(child)
                 except OSError as error:
                     raise refusal(_told_apart(error, fd, name), parts[: index + 1]) from error
                 os.close(fd)
@@ -163,20 +173,22 @@ class ConfinedTree:
             raise
         return fd
 
-    def _make_folder(self, fd: int, name: bytes, owner: tuple[int, int] | None) -> int:
+    def _make_folder(self, fd: int, name: bytes, owner: tuple[int, int] | None) -> tuple[int, bool]:
+        """The folder, open, and whether it was this call that made it."""
+        is_made = True
         try:
             os.mkdir(name, 0o755, dir_fd=fd)
         except FileExistsError:
-            owner = None
+            is_made = False
         except OSError as error:
             raise refusal(error, (name,)) from error
         try:
             child = self._step(fd, name, os.O_PATH | _FOLDER)
         except OSError as error:
             raise refusal(error, (name,)) from error
-        if owner is not None:
+        if owner is not None and is_made:
             os.chown(f"/proc/self/fd/{child}", *owner)
-        return child
+        return child, is_made
 
     def _resolve(self, parts: Parts, flags: int, *, follow_links: bool) -> tuple[int, Parts]:
         if not parts:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sandboxed_tools.errors import ChangeSetNotFound
 from sandboxed_tools.workspace.change import Change, ChangeSet, FileFacts
@@ -45,7 +46,9 @@ class EditJournal:
         """See :class:`Journal`."""
         self._before[path] = before
 
-    def wrote(self, path: Parts, info: os.stat_result) -> None:
+    def wrote(
+        self, path: Parts, info: os.stat_result, *, made: Mapping[Parts, os.stat_result]
+    ) -> None:
         """Enter the change. Blocking.
 
         Raises:
@@ -68,8 +71,11 @@ class EditJournal:
                 staged=(info.st_ino, info.st_mtime_ns),
                 present=None if kept is None else (kept.st_ino, kept.st_mtime_ns),
             )
-            Plan(steps=(step,)).write(draft / "plan.json")
-            self._store.publish(draft, self._applied(change_set_id, change))
+            folders = [_made(draft / "upper", parts, info) for parts, info in made.items()]
+            steps = (*(each.step for each in folders), step)
+            Plan(steps=steps).write(draft / "plan.json")
+            changes = (*(each.change for each in folders), change)
+            self._store.publish(draft, self._applied(change_set_id, changes))
         if kept is not None:
             self._expect(path, kept)
         self._newest[path] = change_set_id
@@ -79,15 +85,17 @@ class EditJournal:
         of the file that the entry before it made: let that one know the copy."""
         with suppress(ChangeSetNotFound, KeyError):
             earlier = self._store.get(self._newest[path])
-            change = replace(earlier.changes[0], after=FileFacts.of(kept))
-            self._store.save_changes(replace(earlier, changes=(change,)))
+            *folders, change = earlier.changes
+            change = replace(change, after=FileFacts.of(kept))
+            self._store.save_changes(replace(earlier, changes=(*folders, change)))
             place = self._store.upper(earlier.id).with_name("plan.json")
             plan = Plan.read(place)
             if plan is not None:
-                step = replace(plan.steps[0], staged=(kept.st_ino, kept.st_mtime_ns))
-                replace(plan, steps=(step,)).write(place)
+                *others, step = plan.steps
+                step = replace(step, staged=(kept.st_ino, kept.st_mtime_ns))
+                replace(plan, steps=(*others, step)).write(place)
 
-    def _applied(self, change_set_id: str, change: Change) -> ChangeSet:
+    def _applied(self, change_set_id: str, changes: tuple[Change, ...]) -> ChangeSet:
         now = time.time()
         return ChangeSet(
             id=change_set_id,
@@ -97,7 +105,7 @@ class EditJournal:
             created_s=now,
             began_ns=time.time_ns(),
             ended_by_itself=True,
-            changes=(change,),
+            changes=changes,
             status="applied",
             decided_s=now,
             settled_ns=time.time_ns(),
@@ -111,6 +119,28 @@ def _folders(upper: Path, names: Parts) -> bytes:
         folder = os.path.join(folder, name)
         os.mkdir(folder, 0o700)
     return folder
+
+
+class _Made(NamedTuple):
+    change: Change
+    step: Step
+
+
+def _made(upper: Path, parts: Parts, info: os.stat_result) -> _Made:
+    """A folder that was made for the entry; the one in ``upper`` stands for it after an undo."""
+    path = b"/".join(parts)
+    place = os.path.join(os.fsencode(upper), path)
+    if os.geteuid() == 0:
+        os.chown(place, info.st_uid, info.st_gid)
+    os.chmod(place, info.st_mode & 0o777)
+    kept = os.stat(place, follow_symlinks=False)
+    step = Step(
+        kind="made",
+        path=path,
+        staged=(kept.st_ino, kept.st_mtime_ns),
+        present=(info.st_ino, info.st_mtime_ns),
+    )
+    return _Made(Change(path, "added", before=None, after=FileFacts.of(kept)), step)
 
 
 def _keep(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,6 +31,10 @@ class Journal(Protocol):
         """
         ...
 
-    def wrote(self, path: Parts, info: os.stat_result) -> None:
-        """The change that was recorded last for this path is made; ``info`` is the new file's."""
+    def wrote(
+        self, path: Parts, info: os.stat_result, *, made: Mapping[Parts, os.stat_result]
+    ) -> None:
+        """The change that was recorded last for this path is made; ``info`` is the new file's, and
+        ``made`` are the folders on its way that were made for it.
+        """
         ...

@@ -293,7 +293,7 @@ def _with_present(plan: Plan, content: LowerTree) -> Plan:
     """The plan with the inodes that what was replaced has in the depot."""
     steps = []
     for step in plan.steps:
-        found = content.find(step.parts) if step.kind != "mode" else None
+        found = content.find(step.parts) if step.kind not in ("mode", "made") else None
         if found is not None:
             step = replace(step, present=(found.info.st_ino, found.info.st_mtime_ns))
         steps.append(step)

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
@@ -32,7 +33,9 @@ __all__ = [
     "steps_for",
 ]
 
-StepKind = Literal["add", "swap", "remove", "mode"]
+StepKind = Literal["add", "swap", "remove", "mode", "made"]
+"""``made``: a folder that is there since another entry came, and goes with it when it is empty."""
+
 Identity = tuple[int, int]
 """An entry's inode and modification time: an inode alone is given to the next file that is made."""
 
@@ -113,6 +116,8 @@ class Step:
             Blocked: the workspace holds something else than what the step was made for.
             OSError: the file system refuses.
         """
+        if self.kind == "made":
+            return
         if self.kind == "mode":
             self._set_mode(folders.host(self.folder), self.mode_after, on_step)
             return
@@ -137,6 +142,10 @@ class Step:
 
     def take_back(self, folders: Folders, on_step: OnStep) -> None:
         """Undo the step, or see that it has not been taken. Raises as :meth:`do`."""
+        if self.kind == "made":
+            with suppress(Blocked):
+                self._unmake(*folders.pair(self.folder), on_step)
+            return
         if self.kind == "mode":
             self._set_mode(folders.host(self.folder), self.mode_before, on_step)
             return
@@ -193,6 +202,18 @@ class Step:
             on_step()
             # An unprivileged process may make this one device (mknod(2), Linux 5.8).
             os.mknod(name, stat.S_IFCHR, 0, dir_fd=upper)
+
+    def _unmake(self, upper: int, host: int, on_step: OnStep) -> None:
+        there = _info(host, self.name)
+        if there is not None and self._is_kept(_identity_of(there)):
+            on_step()
+            # Where others have put something, or it cannot go, it stays.
+            with suppress(OSError):
+                os.rmdir(self.name, dir_fd=host)
+        if self.staged is not None:
+            # What came back into the one that stands for it has changed its time.
+            times = (self.staged[1], self.staged[1])
+            os.utime(self.name, ns=times, dir_fd=upper, follow_symlinks=False)
 
     def _set_mode(self, host: int, mode: int, on_step: OnStep) -> None:
         flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

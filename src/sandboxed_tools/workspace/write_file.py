@@ -120,7 +120,8 @@ def create(
     folder, name = parent_and_name(place.parts)
     if journal is not None:
         journal.record(place.parts, None)
-    dir_fd = place.tree.make_folders(folder, owner=root.new_file_owner)
+    made: dict[Parts, os.stat_result] = {}
+    dir_fd = place.tree.make_folders(folder, owner=root.new_file_owner, made=made)
     try:
         info = create_file(dir_fd, name, data, owner=root.new_file_owner)
     except FileChangedError as error:
@@ -130,7 +131,7 @@ def create(
     finally:
         os.close(dir_fd)
     if journal is not None:
-        journal.wrote(place.parts, info)
+        journal.wrote(place.parts, info, made=made)
     diff = diff_of(
         b"",
         replacement_between(b"", data),
@@ -175,7 +176,7 @@ def store(
     finally:
         os.close(dir_fd)
     if journal is not None:
-        journal.wrote(place.parts, info)
+        journal.wrote(place.parts, info, made={})
     _remember(cache, place, info, data, new.encoding)
     return Written(place.text, False, len(data), new.encoding, diff, replacements)
 
