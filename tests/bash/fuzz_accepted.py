@@ -131,7 +131,7 @@ _JOINTS = _items(
     r"""
     ;  |  &&  ||  |&  &  ⏎  >  >>  <  2>&1  2>/dev/null  >/dev/null  &>/dev/null  <<<  <<E  <(
     (  )  {  }  !  #  $(  `  if  then  fi  else  while  do  done  for  in  case  esac  [[  ]]
-    time  ;;  >&  <&  <>  >|  \⏎
+    time  ;;  >&  <&  <>  >|  \⏎  <<'E'  ⏎E⏎  ⏎E)  ⏎E touch pwned)⏎E⏎)  read  REPLY=a;  "$REPLY"
     """
 )
 _STARTERS = ("xargs", "env", "nice", "timeout", "command", "builtin", "exec", "stdbuf", "find")
