@@ -72,8 +72,7 @@ async def test_another_toolbox_cannot_read_it_and_an_empty_folder_goes(workspace
     async with Toolbox([Read], workspace=workspace) as box:
         with pytest.raises(PathRefused):
             await box.call("Read", {"file_path": str(path)})
-        assert box._results is not None
-        empty = box._results.folder
+        empty = box.results_folder
         assert empty.is_dir()
     assert not empty.exists()
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 import anyio
-import anyio.to_thread
 
 from sandboxed_tools.audit import AuditLog
 from sandboxed_tools.builtin import SHIPPED
 from sandboxed_tools.errors import ConfigurationError, SandboxedToolsError
-from sandboxed_tools.host import gate_status
 from sandboxed_tools.inside.place import PYTHON_IMAGE
 from sandboxed_tools.policy import (
     Confirmer,
     LayeredPolicy,
     Placement,
     Policy,
-    Scope,
 )
 from sandboxed_tools.runtime.call_runner import CallRunner
 from sandboxed_tools.runtime.executor import (
@@ -30,9 +26,9 @@ from sandboxed_tools.runtime.executor import (
     INTERRUPT_GRACE_S,
     Executor,
 )
-from sandboxed_tools.runtime.large_results import LargeResults
 from sandboxed_tools.runtime.live_policy import LivePolicy
 from sandboxed_tools.runtime.own_sandbox import OwnSandbox
+from sandboxed_tools.runtime.places import Places
 from sandboxed_tools.runtime.prepared import ContainerOptions, PreparedCall, prepare
 from sandboxed_tools.runtime.recorder import CallRecorder
 from sandboxed_tools.runtime.registry import ToolRegistry
@@ -47,12 +43,11 @@ from sandboxed_tools.sandbox.contract import (
 )
 from sandboxed_tools.tool import (
     AnyTool,
-    Environment,
     Limits,
     Tool,
     ToolInput,
 )
-from sandboxed_tools.workspace import Decision, EditJournal, FileStateCache, WorkspaceRoot
+from sandboxed_tools.workspace import Decision
 
 __all__ = ["DEFAULT_IMAGE", "Toolbox"]
 
@@ -127,7 +122,7 @@ class Toolbox(VendorForms):
         self._policy = LivePolicy(policy)
         self._recorder = CallRecorder(audit, workspace=None)
         self._audit = audit
-        self._results: LargeResults | None = None
+        self._places = Places()
         self._runner: CallRunner | None = None
         self.limits = limits or Limits()
         self._tools = SHIPPED if tools is None else tuple(tools)
@@ -138,40 +133,24 @@ class Toolbox(VendorForms):
             image, network, changes, runtime, python_image, tuple((services or {}).items())
         )
         self._confirmer = confirmer
-        self._root: WorkspaceRoot | None = None
         self._session_name = session
-        self._session: Session | None = None
         self._registry: ToolRegistry | None = None
-        self._resources: dict[type, object] = {}
-        self._host_gate = False
         self._closed = False
 
     async def __aenter__(self) -> Self:
         if self._registry is not None or self._closed:
             raise ConfigurationError("A Toolbox is entered once.")
         try:
-            await self._open_places()
-            await self._open_tools(self._policy.open().policy)
+            await self._open()
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
         return self
 
-    async def _open_places(self) -> None:
-        results = await anyio.to_thread.run_sync(LargeResults.open)
-        self._results = results
-        if self._workspace is not None:
-            open_root = partial(
-                self._policy.open_root,
-                Path(self._workspace),
-                also_readable=results.readable,
-            )
-            self._root = await anyio.to_thread.run_sync(open_root)
-            self._resources[WorkspaceRoot] = self._root
-            open_session = partial(Session.open, self._root, name=self._session_name)
-            self._session = await anyio.to_thread.run_sync(open_session)
-            self._resources[EditJournal] = self._session.journal
-        self._resources[FileStateCache] = FileStateCache()
+    async def _open(self) -> None:
+        results = await self._places.open(
+            self._workspace, session=self._session_name, policy=self._policy
+        )
         self._recorder = CallRecorder(self._audit, workspace=self.workspace)
         self._runner = CallRunner(
             policy=self._policy,
@@ -180,15 +159,11 @@ class Toolbox(VendorForms):
             confirmer=self._confirmer,
             recorder=self._recorder,
             results=results,
-            resources=self._resources,
-            session=self._session,
+            resources=self._places.resources,
+            session=self._places.session,
             open_sandbox=self._open_sandbox,
         )
-
-    async def _open_tools(self, policy: Policy) -> None:
-        gate = await anyio.to_thread.run_sync(gate_status)
-        self._host_gate = gate.available
-        self._adapt(policy)
+        self._adapt(self._policy.open().policy)
         await self._entered().setup()
 
     async def __aexit__(
@@ -204,10 +179,7 @@ class Toolbox(VendorForms):
             try:
                 await self._sandbox.aclose()
             finally:
-                if self._root is not None:
-                    self._root.close()
-                if self._results is not None:
-                    self._results.close()
+                self._places.close()
 
     async def stop(self) -> bool:
         """End every contained call, each with its result so far and the status ``cancelled``.
@@ -228,7 +200,7 @@ class Toolbox(VendorForms):
     @property
     def workspace(self) -> Path | None:
         """The resolved path of the workspace."""
-        return self._root.path if self._root else None
+        return self._places.workspace
 
     @property
     def session(self) -> Session:
@@ -237,9 +209,7 @@ class Toolbox(VendorForms):
         Raises:
             ConfigurationError: the Toolbox has no workspace.
         """
-        if self._session is None:
-            raise ConfigurationError("This Toolbox has no workspace, so there are no changes.")
-        return self._session
+        return self._places.known_session()
 
     async def apply(
         self, change_set_id: str, *, force: bool = False, allow_protected: bool = False
@@ -249,18 +219,16 @@ class Toolbox(VendorForms):
         ``done`` is false when something speaks against it: a file that changed meanwhile
         (``force``), or a protected path (``allow_protected``).
         """
-        work = partial(
-            self.session.apply,
+        return await self._places.apply(
             change_set_id,
             force=force,
             allow_protected=allow_protected,
             protected=self.policy.protected_paths,
         )
-        return self._forgotten(await anyio.to_thread.run_sync(work))
 
     async def discard(self, change_set_id: str) -> Decision:
         """Forget held changes."""
-        return await anyio.to_thread.run_sync(self.session.discard, change_set_id)
+        return await self._places.discard(change_set_id)
 
     async def undo(
         self, change_set_id: str | None = None, *, force: bool = False
@@ -269,17 +237,7 @@ class Toolbox(VendorForms):
 
         ``None`` when there is nothing to undo.
         """
-        work = partial(self.session.undo, change_set_id, force=force)
-        decision = await anyio.to_thread.run_sync(work)
-        return None if decision is None else self._forgotten(decision)
-
-    def _forgotten(self, decision: Decision) -> Decision:
-        """What the file tools knew of these files is no longer so."""
-        cache = self._resources[FileStateCache]
-        assert isinstance(cache, FileStateCache)
-        for change in decision.change_set.changes if decision.done else ():
-            cache.forget(change.parts)
-        return decision
+        return await self._places.undo(change_set_id, force=force)
 
     def _adapt(self, policy: Policy) -> None:
         """Let the tools be as this policy and this place want them."""
@@ -287,13 +245,7 @@ class Toolbox(VendorForms):
             self._tools,
             trusted=self._trusted,
             policy=policy,
-            environment=Environment(
-                workspace=self._root.path if self._root else None,
-                read_roots=tuple(Path(root) for root in policy.read_roots),
-                trusted_workspace=policy.trusted_workspace,
-                host_gate=self._host_gate,
-                extra_specs=policy.program_specs or None,
-            ),
+            environment=self._places.environment(policy),
         )
 
     @property
@@ -369,8 +321,8 @@ class Toolbox(VendorForms):
     def results_folder(self) -> Path:
         """Where results that are too long for a model are kept, each as ``CALL_ID.txt``."""
         self._entered()
-        assert self._results is not None
-        return self._results.folder
+        assert self._places.results is not None
+        return self._places.results.folder
 
     def explain(self, tool: AnyTool | str, raw_input: object) -> Explanation:
         """What would happen to this call; nothing is run and nobody is asked.
@@ -393,7 +345,7 @@ class Toolbox(VendorForms):
             policy=merged,
             granted=self._policy.granted,
             options=self._options,
-            scope=self._scope,
+            scope=self._places.scope,
         )
 
     async def _prepare_recorded(
@@ -425,10 +377,6 @@ class Toolbox(VendorForms):
         return await self._runner.carry_out(
             call_id, prepared, on_output=on_output, on_progress=on_progress, on_start=on_start
         )
-
-    @property
-    def _scope(self) -> Scope:
-        return Scope(self.workspace, self._session.cwd if self._session else None)
 
     async def _open_sandbox(self) -> Sandbox:
         return await self._sandbox.open(self._policy.seen.policy, runtime=self._options.runtime)
