@@ -29,8 +29,8 @@ _ANYWHERE: Final = (
     # Interpreters that read a file of the folder in which they are started.
     *(".rprofile", ".renviron", ".rdata", ".irbrc", ".pryrc", ".ghci", ".ocamlinit", ".iex.exs"),
     *(".erlang", ".pdbrc*", ".gvimrc", "_vimrc", "_exrc"),
-    # Services and linters that start as soon as a project, or a file of it, is opened.
-    *(".gitpod.yml", ".replit", "devfile.yaml", ".devfile.yaml", ".theia", ".pylintrc", "pylintrc"),
+    # Services that start as soon as a project is opened, and build tools that take options from it.
+    *(".gitpod.yml", ".replit", "devfile.yaml", ".devfile.yaml", ".theia"),
     *(".mvn", ".bazelrc", "bunfig.toml", ".bunfig.toml", ".rtx.toml"),
 )
 _START_UP: Final = (
