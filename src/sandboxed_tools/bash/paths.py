@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sandboxed_tools.bash.options import names
 from sandboxed_tools.bash.syntax import Argument, Refused
 
-__all__ = ["PathUse", "refuse_special_path"]
+__all__ = ["PathUse", "is_below_kernel_files", "refuse_special_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,16 @@ def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None
         raise _refused(argument, "is a device, which may act when it is read")
     if _KERNEL_FILES.search(path):
         raise _refused(argument, "is consumed or changed by reading")
+
+
+def is_below_kernel_files(shape: str) -> bool:
+    """Whether a folder may be in ``/proc``, ``/dev`` or ``/sys/kernel``, named in any way."""
+    parts = posixpath.normpath(shape).split("/")
+    climbed = 0
+    while climbed < len(parts) and (parts[climbed] in _WAY_UP or "*" in parts[climbed]):
+        climbed += 1
+    below = parts[climbed:]
+    return climbed > 0 and (below[:1] in (["proc"], ["dev"]) or below[:2] == ["sys", "kernel"])
 
 
 def _shows_other_processes(path: str, program: str) -> bool:

@@ -67,16 +67,24 @@ def check_awk(call: Call) -> None:
 
 
 def _check_operand(call: Call, operand: Argument) -> None:
-    if operand.literal is None and operand.may_begin_with("/") and not operand.relative:
-        if operand.head.startswith("/") and not "/inet".startswith(operand.head[:5]):
-            pass
-        else:
-            raise call.refuse(
-                "expansion", f"{operand.shape!r} may be a network file of gawk's", operand
-            )
+    if operand.literal is None and not operand.relative and _may_be_a_socket(operand):
+        raise call.refuse(
+            "expansion", f"{operand.shape!r} may be a network file of gawk's", operand
+        )
     if operand.head.startswith("/inet") or re.match(r"[A-Za-z_]\w*=", operand.head):
         raise call.refuse("operand", f"{operand.shape!r} is not an ordinary file", operand)
     call.path(operand)
+
+
+def _may_be_a_socket(operand: Argument) -> bool:
+    if operand.shape.startswith("*/"):
+        # What comes before the slash may be empty.
+        head = operand.shape[1:].partition("*")[0]
+    elif operand.may_begin_with("/"):
+        head = operand.head
+    else:
+        return False
+    return "/inet".startswith(head[:5])
 
 
 def awk_program_problem(program: str) -> str | None:

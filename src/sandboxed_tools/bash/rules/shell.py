@@ -6,6 +6,7 @@ import re
 
 from sandboxed_tools.bash.conditionals import ARITHMETIC_OPERATORS, FILE_OPERATORS, UNARY_OPERATORS
 from sandboxed_tools.bash.options import Spec, match_options
+from sandboxed_tools.bash.paths import is_below_kernel_files
 from sandboxed_tools.bash.rules.call import Call
 from sandboxed_tools.bash.variables import is_harmless_environment, is_plain_variable
 
@@ -45,7 +46,7 @@ def check_cd(call: Call) -> None:
         Spec(short="PLe", max_operands=1, paths="none", unknown="any"), call.name, call.arguments
     )
     for operand in found.operands:
-        if operand.shape.startswith(("/proc", "/dev", "/sys/kernel")):
+        if is_below_kernel_files(operand.shape):
             raise call.refuse(
                 "path", "files there are devices, or belong to other processes", operand
             )
