@@ -91,6 +91,8 @@ def test_a_failing_report_shows_output_and_changes_made_harmless(
 ) -> None:
     pytester.makepyfile(
         r"""
+        import pytest
+
         def test_red(sandbox, workspace):
             workspace.write({"a.txt": "old\n"})
             result = sandbox.run("printf 'seen \\033]0;title\\007here\\n'; echo bad >&2;"
@@ -110,10 +112,25 @@ def test_a_failing_report_shows_output_and_changes_made_harmless(
             discard_set(ChangeStore(), result.output.changes.id)
             ChangeStore().remove(result.output.changes.id)
             assert result.output.ok
+
+        @pytest.fixture
+        def installed(sandbox):
+            assert sandbox.run("echo in a fixture; exit 8").ok
+
+        def test_red_before_it_begins(installed):
+            pass
+
+        @pytest.fixture
+        def cleaned(sandbox):
+            yield
+            assert sandbox.run("echo at the end; exit 9").ok
+
+        def test_red_twice(cleaned, sandbox):
+            assert sandbox.run("echo in the middle; exit 10").ok
         """
     )
     result = run(pytester)
-    result.assert_outcomes(passed=1, failed=3)
+    result.assert_outcomes(passed=1, failed=4, errors=2)
     text = result.stdout.str()
     assert "sandbox 1: printf" in text
     assert "exited, exit code 5" in text
@@ -126,6 +143,12 @@ def test_a_failing_report_shows_output_and_changes_made_harmless(
     assert "exited, exit code 6" in text
     assert "added made.txt" in text
     assert "not to be had any more" in text
+    for section in (
+        "sandbox 1: echo in a fixture; exit 8",
+        "sandbox 1: echo in the middle; exit 10",
+        "sandbox 2: echo at the end; exit 9",
+    ):
+        assert text.count(section) == 1, "in one report of its test, and no other"
 
 
 def test_a_marker_that_cannot_be_meant_is_an_error_that_says_what_is_known(

@@ -140,9 +140,9 @@ def _workspace_of(request: pytest.FixtureRequest) -> Path | None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Attach what the sandboxed commands of a failing test printed and changed."""
+    """Attach what the sandboxed commands of a failing test and its fixtures printed and changed."""
     outcome = yield
     report: pytest.TestReport = outcome.get_result()  # type: ignore[attr-defined]
     record = item.stash.get(RECORD, None)
-    if record is not None and report.when == "call" and report.failed:
+    if record is not None and report.failed:
         report.sections.extend(record.sections())

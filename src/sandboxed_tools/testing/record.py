@@ -32,10 +32,15 @@ class Record:
         self._ran.append((self._count, command, result))
 
     def sections(self) -> list[tuple[str, str]]:
-        """One section of a report for each command, made harmless for a terminal."""
+        """One section of a report for each command, made harmless for a terminal.
+
+        A test has up to three reports: what one of them has shown is not in the next.
+        """
+        ran = tuple(self._ran)
+        self._ran.clear()
         return [
             (f"sandbox {number}: {_line(command)}", _section(result))
-            for number, command, result in self._ran
+            for number, command, result in ran
         ]
 
 
@@ -96,7 +101,7 @@ def _changes(result: ExecResult) -> list[str]:
         if change_set is None:
             return []
         return [f"--- changes ({change_set.status}) ---\n{_shortened(_diff(change_set))}"]
-    except SandboxedToolsError as error:
+    except (SandboxedToolsError, OSError) as error:
         # A test may have decided about them; its report is no place to fail.
         return [f"--- changes ---\nnot to be had any more: {_line(str(error))}"]
 
