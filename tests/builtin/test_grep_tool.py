@@ -196,6 +196,7 @@ def test_globs_and_types_choose_files(project: Path, grep: Any) -> None:
     assert listed(grep("main", glob="!*.txt")) == ["a.py", "src/b.py"]
     assert listed(grep("main", glob="*.{py,md}")) == ["a.py", "src/b.py"]
     assert listed(grep("main", type="py")) == ["a.py", "src/b.py"]
+    assert listed(grep("main", type="python")) == ["a.py", "src/b.py"]
     assert listed(grep("main", type="py", glob="a*")) == ["a.py"]
     assert listed(grep("main", glob="deep/*.txt", path="src")) == ["src/deep/c.txt"]
     with pytest.raises(InvalidInput, match="file type"):

@@ -14,35 +14,71 @@ OutputMode = Literal["files_with_matches", "content", "count"]
 MAX_LINE_CHARS: Final = 500
 
 _TYPES: Final = {
+    "bazel": ("*.bazel", "*.BUILD", "*.bzl", "BUILD", "WORKSPACE"),
     "c": ("*.c", "*.h"),
+    "clojure": ("*.clj", "*.cljc", "*.cljs", "*.cljx"),
+    "cmake": ("*.cmake", "CMakeLists.txt"),
+    "config": ("*.cfg", "*.conf", "*.config", "*.ini"),
     "cpp": ("*.cc", "*.cpp", "*.cxx", "*.h", "*.hh", "*.hpp", "*.hxx"),
     "cs": ("*.cs",),
     "css": ("*.css", "*.scss", "*.sass", "*.less"),
+    "csv": ("*.csv",),
+    "dart": ("*.dart",),
     "docker": ("Dockerfile", "*.dockerfile", "Dockerfile.*"),
+    "elixir": ("*.ex", "*.exs", "*.eex", "*.heex"),
+    "erlang": ("*.erl", "*.hrl"),
     "go": ("*.go",),
+    "gradle": ("*.gradle",),
+    "graphql": ("*.graphql", "*.graphqls"),
+    "haskell": ("*.hs", "*.lhs"),
     "html": ("*.html", "*.htm"),
     "java": ("*.java",),
     "js": ("*.js", "*.jsx", "*.mjs", "*.cjs"),
     "json": ("*.json",),
+    "julia": ("*.jl",),
+    "jupyter": ("*.ipynb",),
     "kotlin": ("*.kt", "*.kts"),
+    "log": ("*.log",),
     "lua": ("*.lua",),
     "make": ("Makefile", "makefile", "GNUmakefile", "*.mk"),
     "md": ("*.md", "*.markdown"),
+    "nix": ("*.nix",),
+    "ocaml": ("*.ml", "*.mli"),
+    "perl": ("*.pl", "*.pm", "*.perl", "*.t"),
     "php": ("*.php",),
+    "protobuf": ("*.proto",),
+    "ps": ("*.ps1", "*.psm1", "*.psd1"),
     "py": ("*.py", "*.pyi"),
+    "r": ("*.r", "*.R", "*.Rmd"),
     "rb": ("*.rb", "Rakefile", "Gemfile"),
+    "rst": ("*.rst",),
     "rust": ("*.rs",),
+    "scala": ("*.scala", "*.sbt"),
     "sh": ("*.sh", "*.bash", "*.zsh"),
     "sql": ("*.sql",),
+    "svelte": ("*.svelte",),
     "swift": ("*.swift",),
+    "tex": ("*.tex", "*.bib", "*.cls", "*.sty"),
+    "tf": ("*.tf", "*.tfvars"),
     "toml": ("*.toml",),
     "ts": ("*.ts", "*.tsx", "*.mts", "*.cts"),
     "txt": ("*.txt",),
+    "vue": ("*.vue",),
     "xml": ("*.xml",),
     "yaml": ("*.yaml", "*.yml"),
+    "zig": ("*.zig",),
+}
+_OTHER_NAMES: Final = {
+    "javascript": "js",
+    "markdown": "md",
+    "python": "py",
+    "ruby": "rb",
+    "typescript": "ts",
 }
 
-FILE_TYPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(_TYPES)
+FILE_TYPES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    _TYPES | {other: _TYPES[name] for other, name in _OTHER_NAMES.items()}
+)
 """Names of file types, and the patterns of their names: our own list, whatever engine searches."""
 
 
