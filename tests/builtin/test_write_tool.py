@@ -85,6 +85,16 @@ def test_nothing_is_written_outside_or_over_what_is_no_file(
     assert (project.parent / "outside" / "secret").read_text() == "secret\n"
 
 
+@pytest.mark.parametrize("name", ["x" * 300, f"{'d' * 300}/file"])
+def test_a_file_that_cannot_be_made_leaves_no_folders(
+    project: Path, call_tool: Any, name: str
+) -> None:
+    (project / "there").mkdir()
+    with pytest.raises(PathRefused):
+        call_tool(Write, file_path=f"there/a/b/{name}", content="x")
+    assert list(project.rglob("*")) == [project / "there"]
+
+
 def test_binary_files_are_not_replaced_and_lone_surrogates_not_written(
     project: Path, call_tool: Any
 ) -> None:

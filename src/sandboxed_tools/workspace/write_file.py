@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
-from sandboxed_tools.errors import InvalidInput
+from sandboxed_tools.errors import InvalidInput, PathRefused
 from sandboxed_tools.workspace.atomic import FileChangedError, create_file, replace_file
 from sandboxed_tools.workspace.confined import refusal
 from sandboxed_tools.workspace.diff import diff_of, replacement_between
@@ -117,19 +118,14 @@ def create(
         InvalidInput: ``encoding``, ``too_large``; ``changed`` when it was made meanwhile.
     """
     data = _encoded(content, "utf-8", field=field)
-    folder, name = parent_and_name(place.parts)
     if journal is not None:
         journal.record(place.parts, None)
     made: dict[Parts, os.stat_result] = {}
-    dir_fd = place.tree.make_folders(folder, owner=root.new_file_owner, made=made)
     try:
-        info = create_file(dir_fd, name, data, owner=root.new_file_owner)
-    except FileChangedError as error:
-        raise changed(place) from error
-    except OSError as error:
-        raise refusal(error, place.parts) from error
-    finally:
-        os.close(dir_fd)
+        info = _new_file(root, place, data, made)
+    except (InvalidInput, PathRefused):
+        _remove_made(place, made)
+        raise
     if journal is not None:
         journal.wrote(place.parts, info, made=made)
     diff = diff_of(
@@ -141,6 +137,36 @@ def create(
     )
     _remember(cache, place, info, data, "utf-8")
     return Written(place.text, True, len(data), "utf-8", diff)
+
+
+def _new_file(
+    root: WorkspaceRoot, place: Place, data: bytes, made: dict[Parts, os.stat_result]
+) -> os.stat_result:
+    folder, name = parent_and_name(place.parts)
+    try:
+        dir_fd = place.tree.make_folders(folder, owner=root.new_file_owner, made=made)
+        try:
+            return create_file(dir_fd, name, data, owner=root.new_file_owner)
+        finally:
+            os.close(dir_fd)
+    except FileChangedError as error:
+        raise changed(place) from error
+    except OSError as error:
+        raise refusal(error, place.parts) from error
+
+
+def _remove_made(place: Place, made: dict[Parts, os.stat_result]) -> None:
+    """Take folders away again that were made for a file that could not be; others' stay."""
+    for parts, info in reversed(made.items()):
+        # One that others have put something into stays, as does one that was moved away.
+        with suppress(OSError, PathRefused):
+            folder, _ = place.tree.open_folder(parts[:-1], for_listing=False)
+            try:
+                there = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+                if there.st_ino == info.st_ino:
+                    os.rmdir(parts[-1], dir_fd=folder)
+            finally:
+                os.close(folder)
 
 
 def store(
