@@ -166,6 +166,24 @@ def test_git_stays_on_the_host_in_a_trusted_workspace_alone() -> None:
     assert codes("git status && touch x", trusted=True) == ["unknown_command"]
 
 
+@pytest.mark.parametrize(
+    ("command", "elsewhere"),
+    [
+        ("git blame -L '/def foo/,+10' -- a.py", False),
+        ("git log -S /api/v1 --grep /x --oneline", False),
+        ("git grep -n /api/v1 src", False),
+        ("git grep -e /api/v1 -- src", False),
+        ("git grep --no-index -e foo /etc", True),
+        ("git grep --no-index foo /etc", True),
+        ("git blame -S /etc/hosts a.py", True),
+        ("git diff --no-index a.txt /etc/hosts", True),
+        ("git ls-files -X /etc/hosts", True),
+    ],
+)
+def test_git_is_given_files_and_texts(command: str, elsewhere: bool) -> None:
+    assert codes(command, trusted=True) == (["outside_workspace"] if elsewhere else [])
+
+
 def test_without_the_second_gate_nothing_stays_on_the_host() -> None:
     assert codes("ls", gate=False) == ["no_gate"]
 

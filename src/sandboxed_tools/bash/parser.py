@@ -43,10 +43,16 @@ MAX_ARGUMENTS = 1_000
 """Most arguments, redirections and assignments of one command; it fails closed."""
 
 
-def parse(text: str, *, plain_variables: frozenset[str] = frozenset()) -> Script:
+def parse(
+    text: str,
+    *,
+    plain_variables: frozenset[str] = frozenset(),
+    known_variables: frozenset[str] = frozenset(),
+) -> Script:
     """All that ``text`` would run.
 
-    ``plain_variables`` are known to hold nothing, or what begins like a plain file name.
+    ``plain_variables`` are known to hold nothing, or what begins like a plain file name;
+    ``known_variables`` nothing, or one plain word without blanks and patterns.
 
     Raises:
         Refused: the text is not wholly inside the subset, or is not valid bash.
@@ -54,6 +60,7 @@ def parse(text: str, *, plain_variables: frozenset[str] = frozenset()) -> Script
     script = Script()
     parser = Parser(text, 0, len(text), 0, script)
     parser.plain_variables = plain_variables
+    parser.known_variables = known_variables
     parser.parse_list(frozenset(), closing="")
     if parser.position < parser.end or parser.pending:
         raise parser.refuse("syntax", "something is left over that bash would not accept")
@@ -87,6 +94,7 @@ class Parser(Scanner):
         self._deeper()
         inner = Parser(self.text, start, end, self.depth, self.script)
         inner.plain_variables = self.plain_variables
+        inner.known_variables = self.known_variables
         inner.parse_list(frozenset(), closing="")
         if inner.position < inner.end or inner.pending:
             raise inner.refuse("syntax", "something is left over that bash would not accept")
@@ -248,6 +256,8 @@ class Parser(Scanner):
             self.skip_blanks()
             while (arguments := self.word_arguments()) is not None:
                 plain = plain and all(begins_plainly(argument) for argument in arguments)
+                if any(argument.literal is None for argument in arguments):
+                    self.script.unknown.add(match[0])
                 self.skip_blanks()
         self.script.starts.append((match[0], plain))
         if self.character() == ";":

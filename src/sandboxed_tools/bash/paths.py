@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sandboxed_tools.bash.options import names
 from sandboxed_tools.bash.syntax import Argument, Refused
 
-__all__ = ["PathUse", "is_below_kernel_files", "refuse_special_path"]
+__all__ = ["PathUse", "is_below_kernel_files", "is_folder_below", "refuse_special_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,12 @@ def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None
         raise _refused(argument, "is a device, which may act when it is read")
     if _KERNEL_FILES.search(path):
         raise _refused(argument, "is consumed or changed by reading")
+
+
+def is_folder_below(target: Argument) -> bool:
+    """Whether a folder is known, and lies below the current one or is that."""
+    text = target.literal or ""
+    return bool(text) and not text.startswith(("/", "-")) and ".." not in text.split("/")
 
 
 def is_below_kernel_files(shape: str) -> bool:

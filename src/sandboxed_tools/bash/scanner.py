@@ -42,6 +42,7 @@ class Scanner:
         self.substitutions = 0
         self.pending: list[tuple[str, bool, bool]] = []
         self.plain_variables: frozenset[str] = frozenset()
+        self.known_variables: frozenset[str] = frozenset()
 
     def refuse(self, code: str, message: str, start: int | None = None) -> Refused:
         at = self.position if start is None else start
@@ -216,12 +217,13 @@ class Scanner:
             raise self.refuse("expansion", f"the expansion ${following}…")
         elif (found := match_parameter(self.text, start, self.end)) is not None:
             self.position, kind = found
+            name = self.text[start + 1 : self.position].strip("{}")
             if kind == "number":
                 pieces.append(("n", ""))
-            elif (
-                quoted and self.text[start + 1 : self.position].strip("{}") in self.plain_variables
-            ):
+            elif quoted and name in self.plain_variables:
                 pieces.append(("k", ""))
+            elif not quoted and name in self.known_variables:
+                pieces.append(("w", ""))
             else:
                 pieces.append(("x" if quoted and kind == "text" else "s", ""))
         elif following == "{":

@@ -34,7 +34,8 @@ class Argument:
     not known. ``splits``: it may become any number of words, none included, of which only the first
     begins with ``head``. ``many``: it is a pattern that becomes one word or more, each beginning
     with ``head``. ``plain_start``: although ``head`` is empty, no word begins with ``-``, ``+``,
-    ``@`` or the like (a number, a path made by ``find``, a variable whose every value is known).
+    ``@`` or the like (a number, a path made by ``find``, a variable whose every value is known,
+    which splits only in that an empty one is no word at all).
     ``number``: it is digits only. ``relative``: it begins with a pattern character, so it never
     begins with ``/``. ``tilde``: it begins with an unquoted ``~``. ``bare``: it was written without
     any quoting, so it can be a reserved word.
@@ -62,7 +63,7 @@ class Argument:
         if self.literal is not None:
             return self.literal[:1] in characters if self.literal else False
         if self.splits:
-            return True
+            return not self.plain_start
         if self.head:
             return self.head[0] in characters
         return not self.plain_start
@@ -110,10 +111,12 @@ class Script:
     """Everything that a command text would run, flat: order and conditions do not matter here.
 
     ``redirects`` belong to compound commands; ``names`` are variables that ``for`` sets. ``starts``
-    says of each value given to a variable whether it begins like a plain file name.
+    says of each value given to a variable whether it begins like a plain file name; ``unknown`` are
+    variables of which a value is not known to the letter.
     """
 
     commands: list[SimpleCommand] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
     names: list[Assignment] = field(default_factory=list)
     starts: list[tuple[str, bool]] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)

@@ -65,6 +65,11 @@ _ENVIRONMENT = {
     "CLICOLOR": _SMALL,
     "FORCE_COLOR": _SMALL,
     "COLUMNS": _SMALL,
+    # What the environment of a host run says already.
+    "PAGER": re.compile("cat"),
+    "GIT_PAGER": re.compile("(?:cat)?"),
+    "GIT_OPTIONAL_LOCKS": re.compile("0"),
+    "GIT_TERMINAL_PROMPT": re.compile("0"),
 }
 
 

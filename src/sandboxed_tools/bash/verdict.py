@@ -10,7 +10,7 @@ from functools import lru_cache
 from sandboxed_tools.bash.characters import refuse_characters
 from sandboxed_tools.bash.options import Spec
 from sandboxed_tools.bash.parser import parse
-from sandboxed_tools.bash.paths import PathUse
+from sandboxed_tools.bash.paths import PathUse, is_folder_below
 from sandboxed_tools.bash.rules.call import Call, Context
 from sandboxed_tools.bash.syntax import (
     Argument,
@@ -121,7 +121,7 @@ def _judge(text: str, trusted_workspace: bool, extra: Mapping[str, Spec]) -> Ver
     plain = frozenset() if verdict.read_only else _plain_variables(script)
     if not plain:
         return verdict
-    script = parse(text, plain_variables=plain)
+    script = parse(text, plain_variables=plain, known_variables=plain - script.unknown)
     return _judge_script(text, script, Context(trusted_workspace, extra, judge_words))
 
 
@@ -198,8 +198,7 @@ def _judge_rest(script: Script, context: Context) -> None:
             )
     if context.git_calls:
         for target in context.cd_targets:
-            text = target.literal or ""
-            if not text or text.startswith(("/", "-")) or ".." in text.split("/"):
+            if not is_folder_below(target):
                 raise Refused(
                     "git", "git after a change to another folder", target.start, target.end
                 )

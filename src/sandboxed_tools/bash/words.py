@@ -2,7 +2,8 @@
 
 The scanner hands over a word as pieces ``(kind, text)``. Kinds: ``u`` unquoted text, ``q`` quoted
 text, ``x`` one unknown text, ``n`` an unknown number, ``s`` unknown text that bash splits into
-words, ``f`` the path of a process substitution, ``k`` a quoted variable that begins plainly.
+words, ``f`` the path of a process substitution, ``k`` a quoted variable that begins plainly, ``w``
+an unquoted one whose every value is a plain word or empty.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def _argument(pieces: list[Piece], start: int, end: int) -> Argument:
     head: list[str] = []
     shape: list[str] = []
     known = True
+    may_vanish = not any(text for kind, text in pieces if kind in "uq")
     splits = many = False
     first = next((kind for kind, text in pieces if text or kind not in "uq"), "q")
     for kind, text in pieces:
@@ -67,7 +69,7 @@ def _argument(pieces: list[Piece], start: int, end: int) -> Argument:
         if kind == "f" and known:
             head.append("/dev/fd/")
         known = False
-        splits = splits or kind == "s"
+        splits = splits or kind == "s" or (kind == "w" and may_vanish)
         many = many or kind == "p"
         shape.append("*")
     text = "".join(head)
@@ -80,7 +82,8 @@ def _argument(pieces: list[Piece], start: int, end: int) -> Argument:
         end,
         splits=splits,
         many=many,
-        plain_start=first == "n" or (first == "k" and _follows_plainly(pieces)),
+        plain_start=not any(kind == "s" for kind, _ in pieces)
+        and (first == "n" or (first in "kw" and _follows_plainly(pieces))),
         number=len(pieces) == 1 and first == "n",
         relative=first == "p" and not splits,
         tilde=tilde,

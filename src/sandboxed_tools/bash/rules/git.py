@@ -12,6 +12,7 @@ import re
 from dataclasses import replace
 
 from sandboxed_tools.bash.options import Operands, Spec, match_options, names
+from sandboxed_tools.bash.paths import is_folder_below
 from sandboxed_tools.bash.rules.call import Call
 
 __all__ = ["check_git"]
@@ -258,6 +259,7 @@ _CONFIG_READS = frozenset({"--list", "-l", "--get", "--get-all", "--get-regexp",
 _LAST_WITHOUT_VALUE = frozenset(
     {"--merged", "--no-merged", "--contains", "--no-contains", "--points-at"}
 )
+_TEXT_VALUES = names("-L -S -G -I -e --grep --author --committer --format --pretty --date --since")
 _RUNS_GPG = re.compile(r"%[^%a-zA-Z]*G|%\([^)]*signature")
 
 
@@ -273,7 +275,7 @@ def check_git(call: Call) -> None:
         text = arguments[0].literal
         if text in _GLOBAL:
             arguments = arguments[1:]
-        elif text == "-C" and len(arguments) > 1 and arguments[1].literal in (".", "./"):
+        elif text == "-C" and len(arguments) > 1 and is_folder_below(arguments[1]):
             arguments = arguments[2:]
         else:
             raise call.refuse(
@@ -309,7 +311,10 @@ def _match(call: Call, spec: Spec) -> Operands:
     for value in found.values:
         if value.option in ("--format", "--pretty") and value.literal is None:
             raise call.refuse("expansion", "a format that is not known in advance", value.argument)
-    for argument in (*found.operands, *(value.argument for value in found.values)):
+    patterns = _TEXT_VALUES - ({"-S"} if call.name in ("git blame", "git annotate") else set())
+    files = [value.argument for value in found.values if value.option not in patterns]
+    searches = call.name == "git grep" and not found.options & {"-e", "-f"}
+    for argument in (*found.operands[searches:], *files):
         shape = argument.shape
         if shape.startswith(("/", "~", "../")) or "/../" in shape:
             call.path(argument)
