@@ -120,7 +120,7 @@ def _by_mode(flags: Flags, policy: Policy, *, effect_contained: bool) -> Permiss
 def _own_opinion(tool: AnyTool, tool_input: ToolInput) -> PermissionDecision:
     try:
         own = tool.check_permissions(tool_input)
-    except Exception as error:  # noqa: BLE001  (an author's code: whatever it raises denies)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (an author's code: whatever it raises denies)
         return PermissionDecision(
             "deny", f"its own check raised {type(error).__name__}", "check", "tool"
         )
@@ -163,12 +163,13 @@ async def authorize(
             operator_detail=_origin(decision),
         )
     suggested = suggested_rules(tool, tool_input, scope)
+    use = _shown_use(tool, tool_input)
     try:
         with anyio.fail_after(timeout_s):
             answer = await confirmer(
                 ConfirmationRequest(
                     tool.name,
-                    tool.render_use(tool_input),
+                    use,
                     decision.message,
                     placement,
                     suggested,
@@ -178,15 +179,25 @@ async def authorize(
     except TimeoutError:
         raise PermissionDenied(f"{tool.name} was refused: nobody answered in time.") from None
     except Exception as error:
-        raise PermissionDenied(
-            f"{tool.name} was refused: the question could not be asked.",
-            operator_detail=repr(error),
-        ) from error
+        raise _unasked(tool, error) from error
     if answer is not True and not (isinstance(answer, str) and answer in ("once", "always")):
         raise PermissionDenied(f"{tool.name} was refused by the person who was asked.")
     if answer == "always" and suggested and remember is not None:
         remember(tuple(rule.of_layer("person") for rule in suggested))
     return PermissionDecision("allow", "a person agreed", rule="confirmed", layer="person")
+
+
+def _shown_use(tool: AnyTool, tool_input: ToolInput) -> str:
+    try:
+        return tool.render_use(tool_input)
+    except (Exception, SystemExit) as error:
+        raise _unasked(tool, error) from error
+
+
+def _unasked(tool: AnyTool, error: BaseException) -> PermissionDenied:
+    return PermissionDenied(
+        f"{tool.name} was refused: the question could not be asked.", operator_detail=repr(error)
+    )
 
 
 def _origin(decision: PermissionDecision) -> str | None:

@@ -305,7 +305,7 @@ def _subject(tool: AnyTool, tool_input: ToolInput, scope: Scope) -> _Subject:
             return _Paths(touched) if touched else _Subject()
         if "permission_pattern" in stated:
             return _Text(tool.permission_pattern(tool_input))
-    except Exception:  # noqa: BLE001  (an author's code: nothing is known of this call)
+    except (Exception, SystemExit):  # noqa: BLE001  (an author's code: nothing is known of this call)
         return _Subject()
     return _Subject()
 

@@ -39,7 +39,7 @@ def edits_only_the_workspace(
         return False
     try:
         paths = tool.paths_written(tool_input)
-    except Exception:  # noqa: BLE001  (an author's code: nothing is known of this call)
+    except (Exception, SystemExit):  # noqa: BLE001  (an author's code: nothing is known of this call)
         return False
     return bool(paths) and all(_is_ordinary(path, policy, scope) for path in paths)
 

@@ -79,6 +79,6 @@ def rendered(prepared: Attempt, render: Callable[[PreparedCall], str], otherwise
         return otherwise
     try:
         return render(prepared)
-    except Exception:
+    except (Exception, SystemExit):
         log.exception("a render function of %s failed", prepared.entry.tool.name)
         return otherwise

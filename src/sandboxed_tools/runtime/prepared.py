@@ -148,7 +148,7 @@ class PreparedCall:
             if timeout is None:
                 return None
             return Limits.of(wall_s=timeout).wall_s
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ToolFailed(
                 f"{tool.name} gave no usable timeout for this input.", operator_detail=repr(error)
             ) from error
@@ -178,12 +178,15 @@ def prepare(
     """Validate, place and judge a call of this tool.
 
     Raises:
-        InvalidInput: nothing of the tool's work has run.
+        InvalidInput, ToolFailed: nothing of the tool's work has run.
     """
     holds = policy.policy.with_allowed(granted)
     tool = entry.tool
-    tool_input = tool.parse(raw_input)
-    flags = tool.flags(tool_input)
+    try:
+        tool_input = tool.parse(raw_input)
+        flags = tool.flags(tool_input)
+    except SystemExit as error:
+        raise ToolFailed(f"{tool.name} failed: its own check tried to end the program.") from error
     placement = decide_placement(tool, flags, holds, trusted=entry.trusted)
     decision = _decided(
         tool, tool_input, flags, placement, policy, granted=granted, options=options, scope=scope

@@ -189,7 +189,7 @@ def _judged(prepared: PreparedCall, decision: PermissionDecision) -> dict[str, A
     tool = prepared.entry.tool
     try:
         shown: Any = redacted(tool.redact(prepared.tool_input))
-    except Exception as error:  # noqa: BLE001  (an author's code: then nothing of it is kept)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (an author's code: then nothing of it is kept)
         shown = {"unavailable": f"redact raised {type(error).__name__}"}
     return {
         "tool": tool.name,

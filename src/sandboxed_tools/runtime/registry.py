@@ -89,7 +89,7 @@ class ToolRegistry:
         for entry in self.entries:
             try:
                 await entry.tool.setup()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise ToolFailed(
                     f"{entry.tool.name} could not be set up: {type(error).__name__}.",
                     operator_detail=repr(error),
@@ -100,7 +100,7 @@ class ToolRegistry:
         for entry in reversed(self.entries):
             try:
                 await entry.tool.teardown()
-            except Exception:
+            except (Exception, SystemExit):
                 log.exception("%s could not be torn down", entry.tool.name)
 
     def _not_found(self, name: str) -> str:

@@ -79,7 +79,7 @@ async def present(tool: AnyTool, output: Any, *, results: LargeResults, call_id:
     try:
         text = tool.to_model_text(output)
         shown = tool.render_result(output)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(tool, error) from error
     size = tool.max_result_size
     if len(text) > size:
@@ -104,5 +104,5 @@ def _failed(tool: AnyTool, error: BaseException) -> ToolFailed:
 def _hook(hook: Callable[..., None], *arguments: object) -> None:
     try:
         hook(*arguments)
-    except Exception:
+    except (Exception, SystemExit):
         log.exception("a life-cycle hook failed; the call goes on")
