@@ -107,6 +107,27 @@ def test_a_hostile_call_paints_nothing_over_the_question(env: dict[str, str]) ->
     assert "<PermissionDenied>" in shown
 
 
+@pytest.mark.engine
+def test_a_question_about_run_shows_its_words_and_so_does_the_record(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "config" / "sandboxed-tools"
+    folder.mkdir(parents=True)
+    (folder / "policy.toml").write_text('ask = ["Run"]\n')
+    env["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+    words: list[str] = [sys.executable, "-m", "sandboxed_tools.cli.main", "run", "--"]
+    odd = os.fsdecode(b"\xff\x1b[2J")
+    shown = converse([*words, "printf", "%s", odd, "API_TOKEN=sk-0123456789abcdef0123"], ["n"], env)
+    assert 'Run({"words": ["printf", "%s", ' in shown
+    assert "\x1b[2J" not in shown
+    converse([*words, "exit 3"], ["y"], env)
+    newest, older = AuditReader(tmp_path / "state").last_calls(2)
+    assert newest.facts["input"] == {"words": ["exit 3"]}
+    assert older.facts["input"]["words"][:3] == ["printf", "%s", "\\xff\x1b[2J"]
+    assert "sk-0123456789" not in json.dumps(older.facts)
+    assert older.facts["error"] == "permission_denied"
+
+
 def test_call_asks_on_its_terminal_and_records_the_answer(
     env: dict[str, str], tmp_path: Path
 ) -> None:

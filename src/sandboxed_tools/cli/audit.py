@@ -158,7 +158,8 @@ def _outcome(record: CallRecord) -> str:
     if facts.get("error"):
         return f"{facts.get('outcome', 'refused')}: {facts['error']}"
     if facts.get("status"):
-        return f"ok: {facts['status']} {facts.get('exit_code', '')}"
+        code = facts.get("exit_code")
+        return f"ok: {facts['status']}" + (f" {code}" if code is not None else "")
     return "ok"
 
 

@@ -30,7 +30,12 @@ __all__ = ["run"]
 
 
 class RunInput(ToolInput):
-    """Nothing: the words of the command line may hold bytes that JSON cannot."""
+    """The words of the command line as a person is asked about them and as they are recorded.
+
+    What runs is the command itself: words may hold bytes that JSON cannot, which are escaped here.
+    """
+
+    words: tuple[str, ...]
 
 
 def run(
@@ -92,7 +97,7 @@ def run(
             if service or network != "none" or changes == "apply"
             else terminal_confirmer(),
         )
-        outcome, placement = _carried_out(box, raw=None if as_json else raw)
+        outcome, placement = _carried_out(box, _shown(words), raw=None if as_json else raw)
     if as_json:
         print_json(exec_object(outcome, placement))
     else:
@@ -156,21 +161,31 @@ def _tool(command: Command) -> Tool[RunInput, ExecResult, None]:
     )
 
 
-def _carried_out(box: Toolbox, *, raw: bool | None) -> tuple[ExecResult, Placement]:
+def _shown(words: list[str]) -> RunInput:
+    return RunInput(
+        words=tuple(os.fsencode(word).decode("utf-8", "backslashreplace") for word in words)
+    )
+
+
+def _carried_out(
+    box: Toolbox, shown: RunInput, *, raw: bool | None
+) -> tuple[ExecResult, Placement]:
     """The call's result; of one that was interrupted too early to have any, that it was."""
     if raw is None:
-        result = anyio.run(_call, box, None)
+        result = anyio.run(_call, box, shown, None)
     else:
         with LiveOutput(raw=raw) as live:
-            result = anyio.run(_call, box, live)
+            result = anyio.run(_call, box, shown, live)
     if result is None:
         reason = Reason("needs_sandbox", "`run` always uses a container")
         return ExecResult("cancelled"), Placement("container", (reason,))
     return cast(ExecResult, result.exec), result.placement
 
 
-async def _call(box: Toolbox, live: LiveOutput | None) -> CallResult[ExecResult] | None:
-    return await call_until_interrupted(box, lambda: box.call("Run", {}, on_output=live))
+async def _call(
+    box: Toolbox, shown: RunInput, live: LiveOutput | None
+) -> CallResult[ExecResult] | None:
+    return await call_until_interrupted(box, lambda: box.call("Run", shown, on_output=live))
 
 
 def _report(result: ExecResult) -> None:
