@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pydantic import Field, SecretStr
@@ -187,13 +187,45 @@ def holds_a_key(tool_input: In, ctx: Context[Any]) -> str:
     return "ghp_0123456789abcdefghij"
 
 
+def holds_bytes(tool_input: In, ctx: Context[Any]) -> bytes:
+    return b"ghp_0123456789abcdefghij"
+
+
+class Login(NamedTuple):
+    user: str
+    password: str
+
+
+class Slotted:
+    __slots__ = ("__api_key",)
+
+    def __init__(self) -> None:
+        self.__api_key = "plain words"
+
+
+LOGIN = Login("me", "plain words")
+SLOTTED = Slotted()
+
+
+def uses_login(tool_input: In, ctx: Context[Any]) -> str:
+    return LOGIN.password
+
+
+def uses_slots(tool_input: In, ctx: Context[Any]) -> object:
+    return SLOTTED
+
+
 @pytest.mark.parametrize(
-    "call", [uses_password, uses_form, uses_secret, uses_nested, uses_client, holds_a_key]
+    "call",
+    [
+        *(uses_password, uses_form, uses_secret, uses_nested, uses_client, holds_a_key),
+        *(holds_bytes, uses_login, uses_slots),
+    ],
 )
 def test_what_looks_like_a_secret_is_refused_even_when_it_is_carried(
     call: Callable[..., Any],
 ) -> None:
-    names = ("PASSWORD", "HARMLESS_NAME", "SECRET", "NESTED", "client")
+    names = ("PASSWORD", "HARMLESS_NAME", "SECRET", "NESTED", "client", "LOGIN", "SLOTTED")
     with pytest.raises(NotMovable, match="secret"):
         pack(tool(call, carry=(__name__, *names)))
 
@@ -251,6 +283,8 @@ def test_an_object_that_attacks_the_packing_side_is_data_and_not_reached(tmp_pat
     with pytest.raises(NotMovable):
         pack(tool(work))
     assert not (tmp_path / "ran").exists()
+    with pytest.raises(NotMovable, match="cannot travel"):
+        pack(tool(work, carry=(__name__, "thing")))
 
 
 def test_a_module_that_is_not_named_is_refused_and_named() -> None:

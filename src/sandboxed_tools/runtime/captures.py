@@ -194,10 +194,22 @@ def holds_secret(name: str, value: Any, *, depth: int = 0) -> bool:
 def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         yield from ((str(key), item) for key, item in list(value.items()))
+    elif isinstance(value, tuple) and len(names := getattr(value, "_fields", ())) == len(value):
+        yield from ((str(key), item) for key, item in zip(names, value, strict=True))
     elif isinstance(value, list | tuple | set | frozenset):
         yield from ((name, item) for item in list(value))
     elif not isinstance(value, enum.Enum | logging.Logger):
         yield from list(getattr(value, "__dict__", {}).items())
+        yield from _slots(value)
+
+
+def _slots(value: Any) -> Iterator[tuple[str, Any]]:
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else tuple(slots):
+            is_mangled = slot.startswith("__") and not slot.endswith("__")
+            name = f"_{kind.__name__.lstrip('_')}{slot}" if is_mangled else slot
+            yield slot, getattr(value, name, None)
 
 
 def _is_small(value: Any) -> bool:

@@ -59,7 +59,10 @@ def pack(tool: AnyTool) -> bytes:
         raise
     except RecursionError:
         raise _refused(tool, ["what it captures is nested too deeply"]) from None
-    except Exception as error:  # an author's objects may raise anything while they are packed
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # an author's objects may raise anything while they are packed
         raise _refused(tool, [f"something that it captures cannot travel: {error}"]) from error
     if len(packed) > MAX_PACKED_BYTES:
         raise _refused(tool, [f"it is {len(packed)} bytes; at most {MAX_PACKED_BYTES}"])
@@ -202,6 +205,8 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
         return "MISSING" if value is MISSING else super().reducer_override(value)
 
     def persistent_id(self, value: Any) -> None:
+        if isinstance(value, bytes) and value.isascii():
+            value = value.decode("ascii")
         if isinstance(value, str):
             if looks_secret("", value) or any(secret in value for secret in self._secrets):
                 raise NotMovable(
