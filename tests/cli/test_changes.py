@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from tests.cli.command_line import command_line
 
-pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("engine")]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.usefixtures("engine"),
+    pytest.mark.timeout(600),  # each test is several programs, one after the other
+]
 
 
 @pytest.fixture

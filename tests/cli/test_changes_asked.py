@@ -16,7 +16,11 @@ import pytest
 
 from sandboxed_tools.workspace import ChangeStore
 
-pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("base_image")]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.usefixtures("base_image"),
+    pytest.mark.timeout(600),  # each test is several programs, one after the other
+]
 
 INTERRUPT = b"\x03"
 QUESTION = b"[k]eep [k]: "
@@ -79,7 +83,7 @@ class Terminal:
             pass  # how Linux says that the other end has been closed (EIO)
         finally:
             os.close(self._ours)
-            code = self._process.wait(60)
+            code = self._process.wait(300)
         return code, self.seen.decode("utf-8", "replace")
 
 

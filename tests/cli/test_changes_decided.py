@@ -17,7 +17,11 @@ from typer.testing import CliRunner
 from sandboxed_tools.cli import main
 from sandboxed_tools.workspace import ChangeStore
 
-pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("engine")]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.usefixtures("engine"),
+    pytest.mark.timeout(600),  # each test is several programs, one after the other
+]
 
 COMMANDS = ("list", "show", "diff", "apply", "discard", "undo")
 MAIN = (sys.executable, "-m", "sandboxed_tools.cli.main")
@@ -146,7 +150,7 @@ def test_a_reader_that_goes_early_is_no_error(held: str) -> None:
         os.close(writing)
         os.read(reading, 10)
         os.close(reading)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=300)
         assert b"Traceback" not in errors
         assert process.returncode in (0, 1)
 
@@ -161,7 +165,7 @@ def test_output_that_cannot_be_written_is_said_in_one_line(
             stdout=full,
             stderr=subprocess.PIPE,
             cwd=workspace,
-            timeout=60,
+            timeout=300,
             check=False,
         )
     assert done.returncode == 125
@@ -175,7 +179,7 @@ def test_a_closed_standard_output_harms_no_decision(held: str, workspace: Path) 
         done = subprocess.run(
             ["sh", "-c", script, "sh", *MAIN, "changes", *words],
             capture_output=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, b"")
@@ -201,7 +205,7 @@ def on_a_terminal(words: tuple[str, ...], **env: str) -> str:
         pass  # how Linux says that the other end has been closed (EIO)
     finally:
         os.close(ours)
-        process.wait(60)
+        process.wait(300)
     return seen.decode("utf-8", "replace")
 
 

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("base_image")]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.usefixtures("base_image"),
+    pytest.mark.timeout(600),  # a dozen programs, one after the other
+]
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "changes.md").read_text("utf-8")
 
@@ -29,7 +33,7 @@ def run(words: list[str], folder: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr
