@@ -63,6 +63,15 @@ def test_a_read_root_is_named_by_its_own_path(tmp_path: Path) -> None:
     assert found.names == (f"{tmp_path}/headers/x.h",)
 
 
+def test_of_files_of_one_time_the_first_names_come(root: WorkspaceRoot) -> None:
+    # Some names begin like others, and none is made in its place.
+    names = [f"{number * 71 % 250}" for number in range(250)]
+    make(root, "newest", *names)
+    for name in names:
+        os.utime(root.path / name, ns=(0, 10**18 - 10**9))
+    assert find_files(root, "*").names == ("newest", *sorted(names)[:99])
+
+
 def test_links_are_named_and_never_followed(root: WorkspaceRoot) -> None:
     make(root, "real/file")
     (root.path.parent / "outside").mkdir()

@@ -120,8 +120,8 @@ class _Search:
             self._visit(folder)
 
     def newest(self) -> list[Parts]:
-        ordered = sorted(self._heap, key=lambda found: (-found[0], found[1]))
-        return [tuple(path.split(b"/")) for _, path in ordered]
+        ordered = sorted(self._heap, reverse=True)
+        return [tuple(_turned(path[:-1]).split(b"/")) for _, path in ordered]
 
     def _visit(self, folder: Folder[_State]) -> None:
         positions, rules = folder.state
@@ -184,7 +184,20 @@ class _Search:
     def _found(self, modified_ns: int, parts: Parts, name: str) -> None:
         self.total += 1
         heap = self._heap
-        if len(heap) < self._options.max_names:
-            heapq.heappush(heap, (modified_ns, b"/".join((*parts, os.fsencode(name)))))
-        elif modified_ns > heap[0][0]:
-            heapq.heapreplace(heap, (modified_ns, b"/".join((*parts, os.fsencode(name)))))
+        is_full = len(heap) >= self._options.max_names
+        if is_full and modified_ns < heap[0][0]:
+            return
+        # Turned round, so that the last name is the first to go among files of one time.
+        path = _turned(b"/".join((*parts, os.fsencode(name)))) + b"\xff"
+        if is_full:
+            heapq.heappushpop(heap, (modified_ns, path))
+        else:
+            heapq.heappush(heap, (modified_ns, path))
+
+
+_OPPOSITE: Final = bytes(range(255, -1, -1))
+
+
+def _turned(path: bytes) -> bytes:
+    """A path that sorts the other way round, and is itself again when it is turned once more."""
+    return path.translate(_OPPOSITE)
