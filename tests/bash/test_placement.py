@@ -54,6 +54,11 @@ def codes(command: str, **changes: object) -> list[str]:
         "jq --arg a /x '.[$a]' data.json",
         "rg --iglob '/src/**' -e /x src",
         "tree -I /x -L 2",
+        'pattern=/api/v1; grep -rn "$pattern" src',
+        'pattern=/api/v1; grep -n "$pattern" src/*.py *.md',
+        'for f in src/*.py ./b.txt; do wc -l "$f"; done',
+        'while IFS=/ read -r a b; do cat "$a"; done < list',
+        'for d in a b; do cat "$d/../README" src/*/../x; done',
     ],
 )
 def test_reading_in_the_workspace_and_its_read_roots_stays_on_the_host(command: str) -> None:
@@ -114,6 +119,15 @@ def test_reading_in_the_workspace_and_its_read_roots_stays_on_the_host(command: 
         "rg --files /etc",
         "tar --list --file=/etc/x.tar",
         "for f in a b; do cat /etc/$f; done",
+        'for f in a /etc/hosts; do cat "$f"; done',
+        "for d in ..; do cat $d/x; done",
+        'for f in ../*; do cat "$f"; done',
+        'f=/etc/hosts; head -1 "$f"',
+        'f=~/x; cat "$f"',
+        'd=..; wc -l < "a/$d/x"; cat "$d/x"',
+        'for f in *; do cat "$f/../../x"; done',
+        "cat a/*/../../../x",
+        "cat /srv/project/a*/../../../etc/hosts",
     ],
 )
 def test_a_path_elsewhere_goes_to_the_container(command: str) -> None:
@@ -132,6 +146,8 @@ def test_a_path_elsewhere_goes_to_the_container(command: str) -> None:
         "ls /run/secrets/x",
         "cat ~/.bash_history",
         "cat ~/.docker/config.json",
+        'for f in /etc/shadow; do cat "$f"; done',
+        'key=~/.ssh/id_rsa; cat "$key"',
     ],
 )
 def test_a_place_of_secrets_goes_to_the_container_even_below_a_read_root(command: str) -> None:
@@ -178,6 +194,10 @@ def test_git_stays_on_the_host_in_a_trusted_workspace_alone() -> None:
         ("git blame -S /etc/hosts a.py", True),
         ("git diff --no-index a.txt /etc/hosts", True),
         ("git ls-files -X /etc/hosts", True),
+        ("git ls-files --exclude-from=/etc/hosts", True),
+        ("git blame --ignore-revs-file=../x a.py", True),
+        ("git grep -f/etc/hosts", True),
+        ("git log --grep=/x -S/api -L/def/,+5:a.py", False),
     ],
 )
 def test_git_is_given_files_and_texts(command: str, elsewhere: bool) -> None:

@@ -51,6 +51,7 @@ def test_a_reading_command_with_an_effect_added_is_refused(suffix: str) -> None:
     assert [text for text in ACCEPTED if "<<" not in text and is_read_only(text + suffix)] == []
 
 
+@pytest.mark.timeout(900)
 def test_a_program_in_the_workspace_is_refused_whatever_its_name() -> None:
     for text in ACCEPTED:
         for command in split_commands(text) or ():
@@ -74,6 +75,7 @@ def spellings(text: str, index: int) -> list[str]:
     ]
 
 
+@pytest.mark.timeout(900)
 def test_quoting_a_character_of_a_writing_command_never_makes_it_read_only() -> None:
     wrong = []
     for text in WRITING:

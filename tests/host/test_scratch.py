@@ -73,6 +73,7 @@ def test_names_that_lie_are_left_alone(tmp_path: Path) -> None:
         strange.rmdir()
 
 
+@pytest.mark.timeout(900)
 def test_a_tree_that_is_very_deep_is_removed(tmp_path: Path) -> None:
     top = tmp_path / "top"
     top.mkdir()

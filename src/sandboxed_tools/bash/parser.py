@@ -20,7 +20,7 @@ from sandboxed_tools.bash.syntax import (
     Script,
     SimpleCommand,
 )
-from sandboxed_tools.bash.words import Piece, make_arguments, make_value
+from sandboxed_tools.bash.words import Piece, make_argument, make_arguments, make_value
 
 __all__ = ["Parser", "parse"]
 
@@ -255,6 +255,7 @@ class Parser(Scanner):
             self.position += 2
             self.skip_blanks()
             while (arguments := self.word_arguments()) is not None:
+                self.script.values += arguments
                 plain = plain and all(begins_plainly(argument) for argument in arguments)
                 if any(argument.literal is None for argument in arguments):
                     self.script.unknown.add(match[0])
@@ -392,6 +393,8 @@ class Parser(Scanner):
         value = make_value(pieces) if pieces else ""
         plain = value is not None and (value == "" or bool(_PLAIN_VALUE.fullmatch(value)))
         self.script.starts.append((match[1], plain))
+        if pieces and match[1] != "IFS":
+            self.script.values.append(make_argument(pieces, match.end(), self.position))
         return Assignment(match[1], value, start, self.position)
 
 

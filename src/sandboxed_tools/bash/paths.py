@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sandboxed_tools.bash.options import names
 from sandboxed_tools.bash.syntax import Argument, Refused
 
-__all__ = ["PathUse", "is_below_kernel_files", "is_folder_below", "refuse_special_path"]
+__all__ = ["PathUse", "is_below_kernel_files", "is_folder_below", "path_use", "refuse_special_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class PathUse:
     complete: bool
 
 
+_UNKNOWN = re.compile(r"[*?\[]")
 _HARMLESS_DEVICES = frozenset(
     {"null", "zero", "random", "urandom", "stdin", "stdout", "stderr", "fd/0", "fd/1", "fd/2"}
 )
@@ -45,6 +46,21 @@ _TREE_OF_SECRETS = re.compile(
 _DEVICE = re.compile(r"(?:\.\./)*/?dev/(.+)")
 _KERNEL_FILES = re.compile(r"(?:^|/)sys/kernel/(?:debug|tracing|security)(?:/|$)")
 _ENVIRON_SOMEWHERE = re.compile(r"\*/environ$")
+
+
+def path_use(argument: Argument, shape: str | None = None) -> PathUse | None:
+    """The path that a word names, from ``shape`` where only a part of the word is one.
+
+    ``None`` for one of which not even the beginning is known.
+    """
+    text = argument.shape if shape is None else shape
+    known = argument.literal is not None or (argument.tilde and "*" not in text)
+    if not known:
+        if ".." in text.split("/") and not text.startswith("~"):
+            # What is not known may be one folder, and two ways up lead out of it.
+            text = posixpath.normpath(text)
+        text = _UNKNOWN.split(text, maxsplit=1)[0]
+    return PathUse(text, argument.start, argument.end, known) if text not in ("", ".") else None
 
 
 def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None:

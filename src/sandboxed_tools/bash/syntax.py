@@ -112,7 +112,8 @@ class Script:
 
     ``redirects`` belong to compound commands; ``names`` are variables that ``for`` sets. ``starts``
     says of each value given to a variable whether it begins like a plain file name; ``unknown`` are
-    variables of which a value is not known to the letter.
+    variables of which a value is not known to the letter. ``values`` are the words that variables
+    are given.
     """
 
     commands: list[SimpleCommand] = field(default_factory=list)
@@ -120,3 +121,4 @@ class Script:
     names: list[Assignment] = field(default_factory=list)
     starts: list[tuple[str, bool]] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)
+    values: list[Argument] = field(default_factory=list)

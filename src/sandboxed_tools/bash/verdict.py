@@ -10,7 +10,7 @@ from functools import lru_cache
 from sandboxed_tools.bash.characters import refuse_characters
 from sandboxed_tools.bash.options import Spec
 from sandboxed_tools.bash.parser import parse
-from sandboxed_tools.bash.paths import PathUse, is_folder_below
+from sandboxed_tools.bash.paths import PathUse, is_folder_below, path_use
 from sandboxed_tools.bash.rules.call import Call, Context
 from sandboxed_tools.bash.syntax import (
     Argument,
@@ -196,6 +196,11 @@ def _judge_rest(script: Script, context: Context) -> None:
             raise Refused(
                 "assignment", f"sets {name.name}, which is bash's own", name.start, name.end
             )
+    if context.opens_unknown:
+        # It may be what a variable was given here.
+        uses = [path_use(value) for value in script.values if "/" in value.shape or value.tilde]
+        uses += [path_use(value) for value in script.values if value.literal == ".."]
+        context.paths += [use for use in uses if use is not None]
     if context.git_calls:
         for target in context.cd_targets:
             if not is_folder_below(target):

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from sandboxed_tools.bash.syntax import Argument, Refused
 
-__all__ = ["MAX_WORDS", "Piece", "make_arguments", "make_value"]
+__all__ = ["MAX_WORDS", "Piece", "make_argument", "make_arguments", "make_value"]
 
 Piece = tuple[str, str]
 
@@ -37,8 +37,8 @@ def make_arguments(pieces: list[Piece], start: int, end: int) -> list[Argument]:
         Refused: braces that could be read in more than one way, or that become too many words.
     """
     if any(kind == "u" and "{" in text for kind, text in pieces):
-        return [_argument(item, start, end) for item in _expand(pieces, start, end)]
-    return [_argument(pieces, start, end)]
+        return [make_argument(item, start, end) for item in _expand(pieces, start, end)]
+    return [make_argument(pieces, start, end)]
 
 
 def make_value(pieces: list[Piece]) -> str | None:
@@ -48,7 +48,8 @@ def make_value(pieces: list[Piece]) -> str | None:
     return "".join(text for _, text in pieces)
 
 
-def _argument(pieces: list[Piece], start: int, end: int) -> Argument:
+def make_argument(pieces: list[Piece], start: int, end: int) -> Argument:
+    """The one word that the pieces become without brace expansion."""
     if len(pieces) == 1 and pieces[0][0] == "u":
         text = pieces[0][1]
         if not _PATTERN.search(text) and "~" not in text:

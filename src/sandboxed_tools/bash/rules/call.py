@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sandboxed_tools.bash.options import Operands, OptionValue, Spec, match_options
-from sandboxed_tools.bash.paths import PathUse, refuse_special_path
+from sandboxed_tools.bash.paths import PathUse, path_use, refuse_special_path
 from sandboxed_tools.bash.syntax import Argument, Refused
 
 __all__ = ["Call", "Context", "Rule"]
@@ -20,6 +20,7 @@ _TWO_VALUES = frozenset({"--arg", "--argjson"})
 class Context:
     """One judgement under way: what was allowed, and what was learned about paths and git.
 
+    ``opens_unknown``: a path is read that holds more unknown text than a pattern.
     ``judge`` judges the words of another command, for programs that start one.
     """
 
@@ -29,6 +30,7 @@ class Context:
     paths: list[PathUse] = field(default_factory=list)
     git_calls: list[Argument] = field(default_factory=list)
     cd_targets: list[Argument] = field(default_factory=list)
+    opens_unknown: bool = False
     depth: int = 0
 
 
@@ -76,11 +78,12 @@ class Call:
         """
         text = argument.shape if shape is None else shape
         refuse_special_path(text, program=self.name, argument=argument)
-        known = argument.literal is not None or (argument.tilde and "*" not in text)
-        if not known:
-            text = text.partition("*")[0].partition("?")[0].partition("[")[0]
-        if text:
-            self.context.paths.append(PathUse(text, argument.start, argument.end, known))
+        use = path_use(argument, shape)
+        if use is not None:
+            self.context.paths.append(use)
+        is_pattern = argument.relative or (argument.many and argument.head)
+        if argument.literal is None and not is_pattern:
+            self.context.opens_unknown = True
 
     def spec(self, spec: Spec) -> Operands:
         """Hold the arguments against a declaration, and note the paths among them."""

@@ -312,12 +312,12 @@ def _match(call: Call, spec: Spec) -> Operands:
         if value.option in ("--format", "--pretty") and value.literal is None:
             raise call.refuse("expansion", "a format that is not known in advance", value.argument)
     patterns = _TEXT_VALUES - ({"-S"} if call.name in ("git blame", "git annotate") else set())
-    files = [value.argument for value in found.values if value.option not in patterns]
     searches = call.name == "git grep" and not found.options & {"-e", "-f"}
-    for argument in (*found.operands[searches:], *files):
-        shape = argument.shape
+    paths = [(operand, operand.shape) for operand in found.operands[searches:]]
+    paths += [(v.argument, v.shape) for v in found.values if v.option not in patterns]
+    for argument, shape in paths:
         if shape.startswith(("/", "~", "../")) or "/../" in shape:
-            call.path(argument)
+            call.path(argument, shape)
     return found
 
 
