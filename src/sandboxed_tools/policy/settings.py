@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 from annotated_types import Le
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,6 +23,7 @@ from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.policy.admission import AdmissionPolicy
 from sandboxed_tools.policy.rules import Rule, RuleSet
 from sandboxed_tools.tool import Limits
+from sandboxed_tools.workspace.denied import DeniedPaths
 
 __all__ = ["Merge", "Mode", "Policy", "merge_of"]
 
@@ -84,6 +86,14 @@ def _specs(value: object) -> object:
         return load_specs(value)
     except ConfigurationError as error:
         raise ValueError(str(error)) from None
+
+
+def _denied(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        DeniedPaths(patterns)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    return patterns
 
 
 SpecField = Annotated[InstanceOf[Spec], PlainSerializer(dataclasses.asdict)]
@@ -154,7 +164,7 @@ class Policy(BaseModel):
     trusted_tools: Annotated[Names | None, Merge("operator_only")] = None
     trusted_workspace: Annotated[bool, Merge("and")] = False
     read_roots: Annotated[Texts, Merge("operator_only")] = ()
-    denied_paths: Annotated[Texts, Merge("union", project="yes")] = ()
+    denied_paths: Annotated[Texts, AfterValidator(_denied), Merge("union", project="yes")] = ()
     protected_paths: Annotated[Texts, Merge("union")] = ()
     images: Annotated[Texts | None, Merge("operator_only")] = None
     runtime: Annotated[str | None, Merge("operator_only")] = None
