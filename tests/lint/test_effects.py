@@ -224,6 +224,11 @@ def test_work_that_only_reads_is_told_to_say_so_however_it_is_written(body: str)
     assert "STL101" in of_body(body)
 
 
+@pytest.mark.parametrize("body", ["open(*i.a)", "open(i.a, **options)", "gzip.open(i.a, mode)"])
+def test_a_file_that_is_opened_in_an_unknown_way_is_not_called_read(body: str) -> None:
+    assert of_body(f"return {body}") == []
+
+
 WORKS = """
 class Base:
     def clean(self, p):

@@ -170,7 +170,8 @@ class _Collector:
 
     def _kind_of_call(self, call: ast.Call, name: str, scope: Scope) -> str | None:
         if name in OPENING:
-            return self._opened(_argument(call, OPENING[name], "mode"), scope)
+            mode = _argument(call, OPENING[name], "mode")
+            return OPAQUE if mode is None and _is_spread(call) else self._opened(mode, scope)
         last = name.rpartition(".")[2]
         if name == "os.open":
             return WRITES if any(map(_opens_to_write, call.args)) else READS
@@ -236,6 +237,12 @@ def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
         if keyword.arg == name:
             return keyword.value
     return call.args[position] if len(call.args) > position else None
+
+
+def _is_spread(call: ast.Call) -> bool:
+    """Whether some arguments are in a list or dictionary: ``open(*names, **options)``."""
+    is_starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return is_starred or any(keyword.arg is None for keyword in call.keywords)
 
 
 def _opens_to_write(argument: ast.expr) -> bool:
