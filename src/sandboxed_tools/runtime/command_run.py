@@ -23,7 +23,7 @@ from sandboxed_tools.host import run_on_host
 from sandboxed_tools.policy import Placement, Policy
 from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.sandbox.contract import OutputSink, Sandbox, SandboxSpec
-from sandboxed_tools.tool import Command, ExecResult, Reason
+from sandboxed_tools.tool import Command, ExecResult, Reason, for_terminal
 from sandboxed_tools.tool.result import Stream
 
 __all__ = ["CommandRun"]
@@ -150,7 +150,10 @@ class CommandRun:
         log.error(
             "classifier error: the host gate refused %s to a command judged read-only; "
             "it is run again in the container",
-            "; ".join(f"{item.call} {item.path or ''}".strip() for item in outcome.denied),
+            for_terminal(
+                "; ".join(f"{item.call} {item.path or ''}".strip() for item in outcome.denied),
+                one_line=True,
+            ),
         )
         self._move(Reason("gate_denied", "the host gate refused what the command did"))
         return None
