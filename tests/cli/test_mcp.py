@@ -107,6 +107,18 @@ def _command_in(text: str, client: str) -> list[str]:
     return [entry["command"], *entry["args"]]
 
 
+def test_a_folder_whose_name_is_not_utf_8_is_in_a_line_and_in_no_settings(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    line = command_line("mcp", "config", "codex", cwd=folder, env=env)
+    assert line.code == 0, line.errors
+    assert shlex.split(os.fsdecode(line.stdout))[-1] == str(folder)
+    settings = command_line("mcp", "config", "cursor", cwd=folder, env=env)
+    assert (settings.code, settings.stdout) == (2, b"")
+    assert "not UTF-8" in settings.errors
+
+
 def test_an_unknown_client_is_wrong_usage_and_the_known_ones_are_named() -> None:
     done = command_line("mcp", "config", "nope")
     assert done.code == 2

@@ -166,7 +166,7 @@ def config(
         words = [option for folder in folders for option in ("--workspace", str(folder))]
         what, text = config_for(client, [*_program(), "mcp", *words])
     stderr().print(safe(f"# {what}:", "dim"))
-    typer.echo(text)
+    typer.echo(os.fsencode(text))  # a folder's name may be any bytes
 
 
 def _program() -> list[str]:

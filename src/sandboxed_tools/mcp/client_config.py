@@ -20,7 +20,14 @@ def _stdio(command: Sequence[str]) -> dict[str, Any]:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            "Settings in JSON cannot hold a name that is not UTF-8; give the folder another one."
+        ) from None
+    return text
 
 
 def _claude_code(command: Sequence[str]) -> str:
@@ -82,7 +89,7 @@ def config_for(client: str, command: Sequence[str]) -> tuple[str, str]:
     """What to do for a client, and the line or the settings that start ``command`` there.
 
     Raises:
-        ConfigurationError: names the clients that are known.
+        ConfigurationError: names the clients that are known, or a word cannot be in settings.
     """
     found = CLIENTS.get(client)
     if found is None:
