@@ -20,7 +20,9 @@ from sandboxed_tools.builtin.write import Write
 from sandboxed_tools.errors import InvalidInput, PathRefused
 from sandboxed_tools.tool import AnyTool
 from sandboxed_tools.workspace import FileStateCache, WorkspaceRoot, find_files, remove_tree
+from sandboxed_tools.workspace.find import FindOptions
 from sandboxed_tools.workspace.read_file import read_file
+from sandboxed_tools.workspace.walk import WalkBudget
 
 CORPUS = Path(__file__).parents[1] / "data" / "abuse.jsonl"
 ROWS = {row["id"]: row for row in map(json.loads, CORPUS.read_text("utf-8").splitlines())}
@@ -142,7 +144,9 @@ def test_a_tree_that_defeats_recursion_is_searched_and_removed(
 ) -> None:
     build("disk-deep-dirs", project)
     with WorkspaceRoot.open(project) as root:
-        found = find_files(root, "**/*")
+        # The time that it has by default can be over on a busy machine.
+        options = FindOptions(budget=WalkBudget(wall_s=500))
+        found = find_files(root, "**/*", options=options)
         assert found.names == ()
         assert found.unreadable
     remove_tree(project)

@@ -170,7 +170,7 @@ print(open("bottom").read())
             [sys.executable, "-c", code, str(source), str(target)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=500,
             check=False,
         )
         assert done.stdout.split() == ["5001", "here"], done.stderr

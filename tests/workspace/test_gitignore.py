@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sandboxed_tools.workspace.find import FindOptions, find_files
 from sandboxed_tools.workspace.root import WorkspaceRoot
+from sandboxed_tools.workspace.walk import WalkBudget
 
 CASES = {
     "names": ("*.log\nbuild\n", ["a.log", "d/b.log", "build/x", "d/build/y", "a.txt"]),
@@ -66,7 +67,9 @@ def _seen_by_git(folder: Path) -> set[str]:
 
 def _seen_by_us(folder: Path) -> set[str]:
     with WorkspaceRoot.open(folder) as root:
-        options = FindOptions(hidden=True, gitignore=True, max_names=10_000)
+        options = FindOptions(
+            hidden=True, gitignore=True, max_names=10_000, budget=WalkBudget(wall_s=500)
+        )
         return set(find_files(root, "**", options=options).names)
 
 
@@ -132,5 +135,6 @@ def test_rules_in_every_folder_of_a_deep_tree_stay_bounded(tmp_path: Path) -> No
         (folder / ".gitignore").write_text(rules)
         (folder / "file").touch()
     with WorkspaceRoot.open(project) as root:
-        found = find_files(root, "**/file", options=FindOptions(gitignore=True))
+        options = FindOptions(gitignore=True, budget=WalkBudget(wall_s=500))
+        found = find_files(root, "**/file", options=options)
         assert found.total == 60

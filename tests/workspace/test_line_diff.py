@@ -13,7 +13,7 @@ from sandboxed_tools.workspace import line_diff
 from sandboxed_tools.workspace.line_diff import unified_lines
 
 RANGE = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n")
-MANY = 40_000
+MANY = 10_000
 
 
 def patched(old: list[str], diff: list[str]) -> list[str]:

@@ -11,6 +11,9 @@ import pytest
 from sandboxed_tools.workspace.root import WorkspaceRoot
 from sandboxed_tools.workspace.walk import Walk, WalkBudget
 
+# The time that a walk has by default can be over on a busy machine.
+PATIENT = WalkBudget(wall_s=500)
+
 
 @pytest.fixture(params=[True, False], ids=["openat2", "name by name"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkspaceRoot]:
@@ -38,7 +41,7 @@ def test_everything_is_seen_once_and_links_are_not_entered(root: WorkspaceRoot) 
     os.symlink(".", root.path / "a" / "self")
     os.symlink("/", root.path / "a" / "root")
     os.symlink("../..", root.path / "a" / "b" / "up")
-    walk: Walk[None] = Walk(root.tree)
+    walk: Walk[None] = Walk(root.tree, budget=PATIENT)
     assert seen(walk) == {"a", "a/b", "a/b/c", "a/self", "a/root", "a/b/up"}
     assert walk.is_complete
     assert walk.entries_seen == 6
@@ -50,12 +53,12 @@ def test_a_tree_of_link_farms_is_seen_in_its_own_size(root: WorkspaceRoot) -> No
         (root.path / f"d{one}").mkdir()
         for other in range(15):
             os.symlink(f"../d{other}", root.path / f"d{one}" / f"l{other}")
-    assert len(seen(Walk(root.tree))) == 15 + 15 * 15
+    assert len(seen(Walk(root.tree, budget=PATIENT))) == 15 + 15 * 15
 
 
 def test_depth_is_bounded_and_reported(root: WorkspaceRoot) -> None:
     os.close(root.tree.make_folders((b"d",) * 600))
-    walk: Walk[None] = Walk(root.tree)
+    walk: Walk[None] = Walk(root.tree, budget=PATIENT)
     assert len(seen(walk)) == 513
     assert walk.too_deep == 1
     assert not walk.is_complete
@@ -63,7 +66,7 @@ def test_depth_is_bounded_and_reported(root: WorkspaceRoot) -> None:
 
 def test_three_hundred_levels_are_walked(root: WorkspaceRoot) -> None:
     os.close(root.tree.make_folders((b"d" * 100,) * 300))
-    walk: Walk[None] = Walk(root.tree)
+    walk: Walk[None] = Walk(root.tree, budget=PATIENT)
     assert len(seen(walk)) == 300
     assert walk.is_complete
 
@@ -98,7 +101,7 @@ def test_a_folder_that_became_a_link_is_skipped(root: WorkspaceRoot, tmp_path: P
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").touch()
     (root.path / "a").mkdir()
-    walk: Walk[None] = Walk(root.tree)
+    walk: Walk[None] = Walk(root.tree, budget=PATIENT)
     walk.push((b"a",), None)
     (root.path / "a").rmdir()
     os.symlink("../outside", root.path / "a")
@@ -109,7 +112,7 @@ def test_a_folder_that_became_a_link_is_skipped(root: WorkspaceRoot, tmp_path: P
 def test_no_descriptor_is_left_when_a_walk_is_abandoned(root: WorkspaceRoot) -> None:
     (root.path / "a").mkdir()
     before = len(os.listdir("/proc/self/fd"))
-    walk: Walk[None] = Walk(root.tree)
+    walk: Walk[None] = Walk(root.tree, budget=PATIENT)
     walk.push((), None)
     folders = iter(walk)
     entries = walk.entries(next(folders))

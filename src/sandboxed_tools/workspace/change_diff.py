@@ -29,7 +29,7 @@ _ESCAPES: Final = {byte: chr(byte) for byte in range(0x20, 0x7F)} | {
     ord("\t"): r"\t",
 }
 MAX_DIFF_BYTES: Final = 1024 * 1024
-"""Larger files are told by their sizes: a diff of them costs seconds and is read by nobody."""
+"""Larger files are told by their sizes: a diff of them is read by nobody."""
 
 
 @dataclass(frozen=True, slots=True)

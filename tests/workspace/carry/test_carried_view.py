@@ -294,10 +294,10 @@ def test_nothing_of_the_helpers_program_needs_what_is_not_sent(tmp_path: Path) -
 
     done = subprocess.run(
         HELPER_ARGV,
-        input=program(job="watch", tree=str(tmp_path), lifetime_s=60, most_entries=1),
+        input=program(job="watch", tree=str(tmp_path), lifetime_s=500, most_entries=1),
         cwd="/",
         capture_output=True,
-        timeout=60,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr, done.stdout[:1]) == (0, b"", b"r")

@@ -48,7 +48,7 @@ def run_in(folder: Path, script: str, user: ContainerUser = USER) -> str:
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     return done.stdout.decode("utf-8", "surrogateescape")
