@@ -10,6 +10,7 @@ from typing import Annotated, cast
 import anyio
 import anyio.to_thread
 import typer
+from pydantic import Field
 
 from sandboxed_tools.builtin.bash import SANDBOX_ENV, bash_command
 from sandboxed_tools.cli import exit_codes, options
@@ -35,7 +36,7 @@ class RunInput(ToolInput):
     What runs is the command itself: words may hold bytes that JSON cannot, which are escaped here.
     """
 
-    words: tuple[str, ...]
+    words: tuple[str, ...] = Field(description="The words of the command line.")
 
 
 def run(
