@@ -39,6 +39,6 @@ def decide_placement(tool: AnyTool, flags: Flags, policy: Policy, *, trusted: bo
         contained.append(Reason("not_trusted", f"{tool.name} is not among the trusted tools"))
     if contained:
         return Placement("container", (*contained, *flags.reasons, *flags.faults))
-    work = "a command that is proven read-only" if tool.runs_commands else "a trusted tool"
-    reason = Reason("host", f"{work} that does not ask for the sandbox")
+    work = "a command proven read-only" if tool.runs_commands else "a trusted tool"
+    reason = Reason("host", f"{work}, and nothing asks for the sandbox")
     return Placement("host", (reason, *flags.reasons, *flags.faults))
