@@ -37,6 +37,12 @@ def test_bash_runs_where_explain_says_it_would(workspace: Path, command: str, wh
         assert ran.object["view"] == "host"
 
 
+def test_file_tool_without_a_workspace_says_how_to_name_one() -> None:
+    done = command_line("call", "Glob", '{"pattern": "*"}')
+    assert done.code == 1
+    assert "--workspace DIR" in done.errors
+
+
 def test_explain_names_the_culprit_with_its_span_and_runs_nothing(workspace: Path) -> None:
     command = "ls; touch pwned"
     done = command_line("explain", "--json", command, cwd=workspace)

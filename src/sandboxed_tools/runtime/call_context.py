@@ -49,7 +49,11 @@ class CallContext:
             self._session.refuse_while_held()
         found = self._resources.get(kind)
         if not isinstance(found, kind):
-            raise NotAuthorized(f"This toolbox has no {kind.__name__}; give it a workspace.")
+            raise NotAuthorized(
+                "This tool works on a workspace, and none was given: name one with --workspace "
+                "DIR, or as Toolbox(workspace=…).",
+                operator_detail=f"no {kind.__name__}",
+            )
         return found
 
     def progress(self, value: Any) -> None:
