@@ -62,7 +62,7 @@ HARD_TO_END = {
 
 
 def run(sandbox: DockerSandbox, text: str, **options: Any) -> ExecResult:
-    limits = Limits.of(**{"wall_s": 30, **options})
+    limits = Limits.of(**{"wall_s": 120, **options})
 
     async def main() -> ExecResult:
         async with Toolbox(sandbox=sandbox, limits=limits) as box:

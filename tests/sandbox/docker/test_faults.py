@@ -45,7 +45,7 @@ def containers_of_this_session(api: docker.APIClient, **filters: str) -> list[st
 def run_in(
     box: DockerSandbox, image: str, text: str, *, env: dict[str, str] = ENV, **limits: object
 ) -> ExecResult:
-    spec = SandboxSpec(image, limits=Limits.of(**{"wall_s": 30, **limits}))
+    spec = SandboxSpec(image, limits=Limits.of(**{"wall_s": 120, **limits}))
     return anyio.run(box.run, spec, Command(("sh", "-c", text), env=env))
 
 

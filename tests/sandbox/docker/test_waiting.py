@@ -34,7 +34,7 @@ def sandbox(engine: Engine, base_image: str) -> Iterator[DockerSandbox]:
 
 
 def spec(base_image: str, program: tuple[str, ...], **limits: Any) -> SandboxSpec:
-    return SandboxSpec(base_image, limits=Limits.of(**{"wall_s": 30, **limits}), waiting=program)
+    return SandboxSpec(base_image, limits=Limits.of(**{"wall_s": 120, **limits}), waiting=program)
 
 
 async def run(

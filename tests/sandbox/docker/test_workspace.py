@@ -45,7 +45,7 @@ def run_on(
 ) -> ExecResult:
     spec = SandboxSpec(
         image,
-        limits=Limits.of(**{"wall_s": 30, **limits}),
+        limits=Limits.of(**{"wall_s": 120, **limits}),
         workspace=WorkspaceMount(workspace, access=access, view=view),
     )
     return anyio.run(box.run, spec, Command(("bash", "-c", text), env=ENV, cwd=cwd))
