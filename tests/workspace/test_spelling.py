@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxed_tools.errors import PathRefused
-from sandboxed_tools.workspace.spelling import parse_path, shown
+from sandboxed_tools.workspace.spelling import one_line_name, parse_path, shown
 
 ROOTS = (b"/srv/project", b"/opt/headers")
 
@@ -95,3 +95,18 @@ def test_a_path_in_a_message_cannot_command_a_terminal() -> None:
     assert "\x1b" not in shown("\x1b]0;title\x07a\nb\u202eg")
     assert "\n" not in shown("a\nb")
     assert len(shown("x" * 5000)) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sec\x1b[0mret", r"sec\x1b[0mret"),
+        ("a\x1b]0;title\x07b", r"a\x1b]0;title\x07b"),
+        ("a\x9b2Kb", r"a\x9b2Kb"),
+        ("a\r\nb", r"a\x0d\x0ab"),
+        ("a\u202eb", r"a\u202eb"),
+        ("né \udcff", r"né \xff"),
+    ],
+)
+def test_nothing_of_a_name_is_left_out_where_it_is_shown(name: str, text: str) -> None:
+    assert one_line_name(name) == shown(name) == text

@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import Field
 
-from sandboxed_tools.builtin.host_work import current_folder, one_line, run_stoppable
+from sandboxed_tools.builtin.host_work import current_folder, run_stoppable
 from sandboxed_tools.tool import Context, ToolInput, build_tool, for_model, for_terminal
 from sandboxed_tools.workspace import EditJournal, FileStateCache, WorkspaceRoot
 from sandboxed_tools.workspace.edit_file import EditRequest, edit_file
+from sandboxed_tools.workspace.spelling import one_line_name
 from sandboxed_tools.workspace.write_file import Written
 
 __all__ = ["Edit", "EditInput", "written_for_model", "written_for_terminal"]
@@ -45,7 +46,7 @@ async def _edit(tool_input: EditInput, ctx: Context[Any]) -> Written:
 
 
 def _headline(written: Written) -> str:
-    name = one_line(written.path)
+    name = one_line_name(written.path)
     if written.is_new:
         return f"Made {name} ({written.size_bytes} bytes)."
     if written.replacements:

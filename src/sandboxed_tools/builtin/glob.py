@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
-from sandboxed_tools.builtin.host_work import current_folder, one_line, run_stoppable
+from sandboxed_tools.builtin.host_work import current_folder, run_stoppable
 from sandboxed_tools.tool import Context, ToolInput, build_tool, for_model
 from sandboxed_tools.workspace import FindOptions, FoundFiles, WorkspaceRoot, find_files
+from sandboxed_tools.workspace.spelling import one_line_name
 
 __all__ = ["Glob", "GlobInput"]
 
@@ -59,7 +60,7 @@ def _rest(found: FoundFiles) -> str:
 
 
 def _lines(found: FoundFiles) -> str:
-    return "\n".join(one_line(name) for name in found.names) or "No files found."
+    return "\n".join(one_line_name(name) for name in found.names) or "No files found."
 
 
 def _model_text(found: FoundFiles) -> str:

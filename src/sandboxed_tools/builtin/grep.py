@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from sandboxed_tools.builtin.host_work import current_folder, one_line, run_stoppable
+from sandboxed_tools.builtin.host_work import current_folder, run_stoppable
 from sandboxed_tools.builtin.ripgrep import grep_with_ripgrep, ripgrep_path
 from sandboxed_tools.errors import PathRefused
 from sandboxed_tools.tool import Context, ToolInput, build_tool, for_model, for_terminal
@@ -17,7 +17,7 @@ from sandboxed_tools.workspace import Place, WorkspaceRoot
 from sandboxed_tools.workspace.grep_files import grep_file, grep_tree
 from sandboxed_tools.workspace.grep_result import FileMatches, GrepOptions, GrepResult, OutputMode
 from sandboxed_tools.workspace.regex import SearchPattern, compile_search
-from sandboxed_tools.workspace.spelling import Parts
+from sandboxed_tools.workspace.spelling import Parts, one_line_name
 
 __all__ = ["Grep", "GrepInput"]
 
@@ -129,14 +129,14 @@ def _rest(found: GrepResult) -> list[str]:
 
 def _lines(found: GrepResult) -> str:
     if found.mode == "files_with_matches":
-        return "\n".join(one_line(each.path) for each in found.files)
+        return "\n".join(one_line_name(each.path) for each in found.files)
     if found.mode == "count":
-        return "\n".join(f"{one_line(each.path)}:{each.count}" for each in found.files)
+        return "\n".join(f"{one_line_name(each.path)}:{each.count}" for each in found.files)
     return "\n".join(_content(each) for each in found.files)
 
 
 def _content(found: FileMatches) -> str:
-    shown: list[str] = [one_line(found.path)]
+    shown: list[str] = [one_line_name(found.path)]
     previous = 0
     for line in found.lines:
         if previous and line.number > previous + 1:

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from sandboxed_tools.tool import Context, for_terminal
+from sandboxed_tools.tool import Context
 from sandboxed_tools.workspace import WorkspaceRoot
 from sandboxed_tools.workspace.spelling import Parts
 
-__all__ = ["current_folder", "one_line", "run_stoppable"]
+__all__ = ["current_folder", "run_stoppable"]
 
 ResultT = TypeVar("ResultT")
 
@@ -54,8 +54,3 @@ def current_folder(ctx: Context[Any], root: WorkspaceRoot) -> Parts:
         PathRefused: it is not below the workspace.
     """
     return root.locate(ctx.cwd).parts if ctx.cwd is not None else ()
-
-
-def one_line(name: str) -> str:
-    """A file name as one line that cannot command a terminal, break a list, or hide in it."""
-    return for_terminal(name, one_line=True)

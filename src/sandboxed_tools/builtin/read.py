@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from sandboxed_tools.builtin.host_work import current_folder, one_line, run_stoppable
+from sandboxed_tools.builtin.host_work import current_folder, run_stoppable
 from sandboxed_tools.tool import Context, ToolInput, build_tool, for_model, for_terminal
 from sandboxed_tools.workspace import FileStateCache, WorkspaceRoot
 from sandboxed_tools.workspace.lines import LineBudget
@@ -19,6 +19,7 @@ from sandboxed_tools.workspace.read_file import (
     TextContent,
     read_file,
 )
+from sandboxed_tools.workspace.spelling import one_line_name
 
 __all__ = ["Read", "ReadInput"]
 
@@ -84,7 +85,7 @@ def _model_text(result: ReadResult) -> str:
     if not isinstance(result, TextContent):
         return _summary(result)
     body = for_model(
-        result.numbered(), source=f"Read {one_line(result.path)}", max_chars=MAX_TEXT_CHARS
+        result.numbered(), source=f"Read {one_line_name(result.path)}", max_chars=MAX_TEXT_CHARS
     )
     notes = _notes(result)
     return "\n".join([body, *([f"[{'; '.join(notes)}]"] if notes else [])])

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sandboxed_tools.cli.console import out, safe, stderr
 from sandboxed_tools.workspace import HALF_DONE, ChangeDiff, ChangeSet, Decision, SetState
+from sandboxed_tools.workspace.spelling import one_line_name
 
 __all__ = ["decision_object", "notes_of", "show_decision", "show_diffs", "show_list", "show_set"]
 
@@ -40,8 +41,8 @@ def show_set(change_set: ChangeSet) -> None:
     """A line an entry, then what else there is to know."""
     console = out()
     for change in change_set.changes:
-        name = os.fsdecode(change.path)
-        moved = f" (moved: {os.fsdecode(change.renamed)})" if change.renamed else ""
+        name = one_line_name(change.path)
+        moved = f" (moved: {one_line_name(change.renamed)})" if change.renamed else ""
         console.print(safe(f"{change.action:9} {name}{moved}", one_line=True))
     for note in notes_of(change_set):
         stderr().print(safe(note, "yellow"))
@@ -59,7 +60,7 @@ def show_diffs(diffs: Iterable[ChangeDiff]) -> None:
     """Print diffs in colours; everything in them is foreign text."""
     console = out()
     for item in diffs:
-        name = os.fsdecode(item.change.path)
+        name = one_line_name(item.change.path)
         note = f" ({item.note})" if item.note else ""
         console.print(safe(f"{item.change.action} {name}{note}", "bold", one_line=True))
         for line in _diff_lines(item.text):

@@ -18,6 +18,7 @@ import mcp_types as types
 from sandboxed_tools.errors import ChangeSetNotFound
 from sandboxed_tools.tool import for_terminal
 from sandboxed_tools.workspace import ChangeStore, diff_set
+from sandboxed_tools.workspace.spelling import one_line_name
 
 if TYPE_CHECKING:
     from sandboxed_tools.mcp.artifacts import KeptArtifact
@@ -147,7 +148,7 @@ def _diff(name: str) -> str:
 
 def _shown(store: ChangeStore, name: str) -> Iterator[str]:
     for item in diff_set(store, store.get(name)):
-        path = for_terminal(os.fsdecode(item.change.path), one_line=True)
+        path = one_line_name(item.change.path)
         note = f" ({for_terminal(item.note, one_line=True)})" if item.note else ""
         yield f"{item.change.action} {path}{note}\n{for_terminal(item.text)}"
 

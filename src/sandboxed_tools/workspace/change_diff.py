@@ -19,6 +19,7 @@ from sandboxed_tools.workspace.change_store import ChangeStore
 from sandboxed_tools.workspace.digest import open_to_read
 from sandboxed_tools.workspace.layers import Layer, LowerTree
 from sandboxed_tools.workspace.line_diff import unified_lines
+from sandboxed_tools.workspace.spelling import one_line_name
 
 __all__ = ["ChangeDiff", "diff_set"]
 
@@ -148,7 +149,7 @@ def _notes(change: Change) -> Iterator[str]:
     before, after = change.before, change.after
     if change.renamed is not None:
         word = "moved from" if after is not None else "moved to"
-        yield f"{word} {os.fsdecode(change.renamed)}"
+        yield f"{word} {one_line_name(change.renamed)}"
     if before is not None and after is not None:
         if before.kind != after.kind:
             yield f"a {before.kind} became a {after.kind}"

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from sandboxed_tools.tool.foreign_text import for_terminal
 from sandboxed_tools.tool.process import ProcessName
 from sandboxed_tools.workspace.change import Change, ChangeSet, FileFacts, kind_of
 from sandboxed_tools.workspace.change_paths import PlacedChange, placed
@@ -22,7 +21,7 @@ from sandboxed_tools.workspace.changeset import entries_below, folder_facts
 from sandboxed_tools.workspace.digest import digest_file, open_to_read
 from sandboxed_tools.workspace.layers import Found, Layer, LowerTree
 from sandboxed_tools.workspace.protected import Protection, holds_protected
-from sandboxed_tools.workspace.spelling import Parts
+from sandboxed_tools.workspace.spelling import Parts, one_line_name
 from sandboxed_tools.workspace.steps import Present
 
 __all__ = ["Checked", "Problem", "ProblemKind", "check_set", "later_edits"]
@@ -42,8 +41,7 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        name = for_terminal(os.fsdecode(self.path), one_line=True)
-        return f"{name}: {self.reason}"
+        return f"{one_line_name(self.path)}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

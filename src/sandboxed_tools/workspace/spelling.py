@@ -14,6 +14,7 @@ from sandboxed_tools.tool.foreign_text import for_terminal
 __all__ = [
     "MOUNT_NAME",
     "Parts",
+    "one_line_name",
     "parse_path",
     "path_text",
     "shared_length",
@@ -29,6 +30,7 @@ MOUNT_NAME: Final = b"/workspace"
 
 _MAX_BYTES: Final = 64 * 1024
 _SHOWN_CHARS: Final = 300
+_ESCAPED: Final = {code: f"\\x{code:02x}" for code in (0x0D, 0x1B, *range(0x80, 0xA0))}
 
 
 def shown(text: str | bytes) -> str:
@@ -36,7 +38,15 @@ def shown(text: str | bytes) -> str:
     text = os.fsdecode(text)
     if len(text) > _SHOWN_CHARS:
         text = f"{text[: _SHOWN_CHARS // 2]}…{text[-_SHOWN_CHARS // 2 :]}"
-    return for_terminal(text, one_line=True)
+    return one_line_name(text)
+
+
+def one_line_name(text: str | bytes) -> str:
+    """A path on one line, from which no control sequence was dropped but escaped as ``\\x1b``.
+
+    Without what stands in it, a name would be the name of another file.
+    """
+    return for_terminal(os.fsdecode(text).translate(_ESCAPED), one_line=True)
 
 
 def path_text(parts: Parts) -> str:
