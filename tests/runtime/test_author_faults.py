@@ -3,7 +3,6 @@ goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -20,11 +19,23 @@ class TextInput(ToolInput):
     text: str = ""
 
 
-def raiser(error: BaseException) -> Callable[..., Any]:
-    def function(*_: object) -> Any:
-        raise error
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
 
-    return function
+    __repr__ = __str__
+
+
+class Raiser:
+    """A function of a tool's author; ``calls`` says that it was asked at all."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.calls = 0
+        self._error = error
+
+    def __call__(self, *_: object) -> Any:
+        self.calls += 1
+        raise self._error
 
 
 async def agrees(_: object) -> bool:
@@ -35,19 +46,43 @@ def tool(**stated: Any) -> AnyTool:
     return build_tool(name="T", description="d", input_schema=TextInput, **stated)
 
 
+CONTAINED: dict[str, Any] = {"command": lambda _: Command(("true",)), "needs_sandbox": True}
+FAILING: dict[str, Any] = {"call": Raiser(ValueError("x"))}
+BESIDE = {
+    "command": CONTAINED,
+    "map_result": CONTAINED,
+    "on_error": FAILING,
+    "render_error": FAILING,
+}
+"""What else a tool states, so that the function is asked; else its work does what it should."""
+
+ASKS = {"ask": ["T(y)"]}
+RULES = {
+    "permission_pattern": ASKS,
+    "paths_read": ASKS,
+    "paths_written": ASKS,
+    "render_rejected": {"deny": ["T"]},
+}
+"""Rules without which the function is not asked."""
+
+
 def work(tool_input: TextInput, ctx: Any) -> str:
     ctx.progress(1)
     return tool_input.text
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3)], ids=["ValueError", "exit"])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("x"), SystemExit(3), Unprintable()],
+    ids=["ValueError", "exit", "unprintable"],
+)
 @pytest.mark.parametrize(
     "name",
     [
         *("validate_input", "timeout", "check_permissions", "permission_pattern", "paths_read"),
         *("paths_written", "is_read_only", "is_concurrency_safe", "is_enabled", "flag_reasons"),
         *("requires_confirmation", "needs_sandbox", "is_idempotent", "is_destructive", "call"),
-        *("summarize_use", "render_use", "render_progress", "render_result", "render_error"),
+        *("render_use", "render_progress", "render_result", "render_error"),
         *("render_rejected", "to_model_text", "redact", "on_start", "on_progress", "on_success"),
         *("on_error", "setup", "teardown", "command", "map_result"),
     ],
@@ -55,11 +90,9 @@ def work(tool_input: TextInput, ctx: Any) -> str:
 async def test_a_function_that_raises_is_a_fault_of_its_tool(
     name: str, error: BaseException
 ) -> None:
-    stated: dict[str, Any] = {"command": lambda _: Command(("true",)), "needs_sandbox": True}
-    if name not in ("command", "map_result"):
-        stated = {"call": raiser(ValueError("x")) if name in ("render_error",) else work}
-    made = tool(**{**stated, name: raiser(error)})
-    policy = Policy.model_validate({"ask": ["T(y)"], "deny": ["T(x)"], "allow": ["T(z)"]})
+    function = Raiser(error)
+    made = tool(**{**BESIDE.get(name, {"call": work}), name: function})
+    policy = Policy.model_validate({"mode": "auto", **RULES.get(name, {})})
     with suppress(SandboxedToolsError) if name == "setup" else nullcontext():
         async with Toolbox(
             [made], trusted=(made,), sandbox=RecordingSandbox(), policy=policy, confirmer=agrees
@@ -70,3 +103,4 @@ async def test_a_function_that_raises_is_a_fault_of_its_tool(
                 executor.submit("1", "T", {"text": "a"})
                 (last,) = await executor.results()
             assert isinstance(last, Finished | Refused)
+    assert function.calls

@@ -22,6 +22,7 @@ from sandboxed_tools.mcp.confirm import QUESTION_KEY, Asking, QuestionNeeded, as
 from sandboxed_tools.mcp.live import LiveView
 from sandboxed_tools.mcp.results import error_result, tool_result
 from sandboxed_tools.mcp.sessions import Session
+from sandboxed_tools.policy.faults import text_of
 from sandboxed_tools.runtime import CallResult, Toolbox
 from sandboxed_tools.tool import AnyTool
 
@@ -101,7 +102,7 @@ async def _run(
             outcome = error
         except Exception as error:
             log.exception("a call of %s failed in a way that nothing foresaw", params.name[:64])
-            outcome = ToolFailed("The call failed.", operator_detail=repr(error))
+            outcome = ToolFailed("The call failed.", operator_detail=text_of(error))
         await live.finish()
         tasks.cancel_scope.cancel()
     if isinstance(outcome, SandboxedToolsError):

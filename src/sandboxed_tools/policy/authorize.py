@@ -9,6 +9,7 @@ from typing import Final, Literal
 import anyio
 
 from sandboxed_tools.errors import PermissionDenied
+from sandboxed_tools.policy.faults import text_of
 from sandboxed_tools.policy.placement import Placement
 from sandboxed_tools.policy.rules import Rule, RuleVerdict, Scope, suggested_rules
 from sandboxed_tools.policy.settings import Policy
@@ -196,7 +197,7 @@ def _shown_use(tool: AnyTool, tool_input: ToolInput) -> str:
 
 def _unasked(tool: AnyTool, error: BaseException) -> PermissionDenied:
     return PermissionDenied(
-        f"{tool.name} was refused: the question could not be asked.", operator_detail=repr(error)
+        f"{tool.name} was refused: the question could not be asked.", operator_detail=text_of(error)
     )
 
 

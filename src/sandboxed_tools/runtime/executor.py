@@ -22,6 +22,7 @@ from sandboxed_tools.errors import (
     ToolFailed,
 )
 from sandboxed_tools.policy import Placement
+from sandboxed_tools.policy.faults import text_of
 from sandboxed_tools.runtime.events import (
     Event,
     Finished,
@@ -252,7 +253,7 @@ class Executor:
             except Exception as error:  # noqa: BLE001  (an author's code, whatever it raises)
                 unforeseen = ToolFailed(
                     f"{job.tool[:64]} failed before it ran: {type(error).__name__}.",
-                    operator_detail=repr(error),
+                    operator_detail=text_of(error),
                 )
                 self._start(job, unforeseen)
                 continue
@@ -319,7 +320,7 @@ class Executor:
             return refused(job, prepared, error)
         except Exception as error:
             log.exception("call %s failed in a way that nothing foresaw", job.id)
-            unforeseen = ToolFailed(f"{job.tool} failed.", operator_detail=repr(error))
+            unforeseen = ToolFailed(f"{job.tool} failed.", operator_detail=text_of(error))
             return failed(job, prepared, unforeseen)
         return Finished(job.id, job.tool, "ok", result.text, result.shown, result=result)
 

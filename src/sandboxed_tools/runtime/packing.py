@@ -22,6 +22,7 @@ import cloudpickle
 
 from sandboxed_tools.audit.redaction import looks_secret
 from sandboxed_tools.errors import NotMovable
+from sandboxed_tools.policy.faults import text_of
 from sandboxed_tools.runtime.captures import Captures, is_generated
 from sandboxed_tools.tool import AnyTool
 
@@ -59,11 +60,9 @@ def pack(tool: AnyTool) -> bytes:
         raise
     except RecursionError:
         raise _refused(tool, ["what it captures is nested too deeply"]) from None
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # an author's objects may raise anything while they are packed
-        raise _refused(tool, [f"something that it captures cannot travel: {error}"]) from error
+    except (Exception, SystemExit) as error:  # an author's objects, which may raise anything
+        said = text_of(error, say=str)
+        raise _refused(tool, [f"something that it captures cannot travel: {said}"]) from error
     if len(packed) > MAX_PACKED_BYTES:
         raise _refused(tool, [f"it is {len(packed)} bytes; at most {MAX_PACKED_BYTES}"])
     with _lock:

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sandboxed_tools.errors import PermissionDenied, ToolFailed
+from sandboxed_tools.errors import PermissionDenied, SandboxedToolsError, ToolFailed
 from sandboxed_tools.inside.place import PYTHON_IMAGE, RUNNER_ARGV
 from sandboxed_tools.policy import (
     MergedPolicy,
@@ -17,6 +17,7 @@ from sandboxed_tools.policy import (
     decide,
     decide_placement,
 )
+from sandboxed_tools.policy.faults import text_of
 from sandboxed_tools.runtime.registry import Entry
 from sandboxed_tools.runtime.session import Session
 from sandboxed_tools.sandbox.contract import (
@@ -150,7 +151,8 @@ class PreparedCall:
             return Limits.of(wall_s=timeout).wall_s
         except (Exception, SystemExit) as error:
             raise ToolFailed(
-                f"{tool.name} gave no usable timeout for this input.", operator_detail=repr(error)
+                f"{tool.name} gave no usable timeout for this input.",
+                operator_detail=text_of(error),
             ) from error
 
     def limits(self, limits: Limits) -> Limits:
@@ -185,8 +187,13 @@ def prepare(
     try:
         tool_input = tool.parse(raw_input)
         flags = tool.flags(tool_input)
-    except SystemExit as error:
-        raise ToolFailed(f"{tool.name} failed: its own check tried to end the program.") from error
+    except SandboxedToolsError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ToolFailed(
+            f"{tool.name} failed before it ran: {type(error).__name__}.",
+            operator_detail=text_of(error),
+        ) from error
     placement = decide_placement(tool, flags, holds, trusted=entry.trusted)
     decision = _decided(
         tool, tool_input, flags, placement, policy, granted=granted, options=options, scope=scope

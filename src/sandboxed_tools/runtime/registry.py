@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sandboxed_tools.builtin import SHIPPED
 from sandboxed_tools.errors import ConfigurationError, ToolFailed, ToolNotFound
 from sandboxed_tools.policy import Policy
+from sandboxed_tools.policy.faults import text_of
 from sandboxed_tools.tool import AnyTool, Environment
 from sandboxed_tools.tool.defaults import defaults_version
 
@@ -92,7 +93,7 @@ class ToolRegistry:
             except (Exception, SystemExit) as error:
                 raise ToolFailed(
                     f"{entry.tool.name} could not be set up: {type(error).__name__}.",
-                    operator_detail=repr(error),
+                    operator_detail=text_of(error),
                 ) from error
 
     async def teardown(self) -> None:

@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 
 from sandboxed_tools.errors import SandboxedToolsError, ToolFailed
+from sandboxed_tools.policy.faults import text_of
 from sandboxed_tools.runtime.call_context import CallContext
 from sandboxed_tools.runtime.large_results import LargeResults
 from sandboxed_tools.tool import AnyTool, ToolInput
@@ -97,7 +98,8 @@ def tell_progress(tool: AnyTool, listener: Callable[[Any], None] | None, value: 
 
 def _failed(tool: AnyTool, error: BaseException) -> ToolFailed:
     return ToolFailed(
-        f"{tool.name} failed: {type(error).__name__}: {error}"[:2000], operator_detail=repr(error)
+        f"{tool.name} failed: {type(error).__name__}: {text_of(error, say=str)}"[:2000],
+        operator_detail=text_of(error),
     )
 
 
