@@ -6,14 +6,13 @@ import ast
 from typing import Final
 
 from sandboxed_tools.lint.definitions import Definitions
-from sandboxed_tools.lint.effects import Effect, Effects
+from sandboxed_tools.lint.effects import Effect, Effects, argument
 from sandboxed_tools.lint.known import CONNECTS, EVALUATES, WRITES
 from sandboxed_tools.lint.scopes import External, Scope
-from sandboxed_tools.policy.command_rules import split_command
+from sandboxed_tools.policy.command_parts import SHELLS, base_name, split_command
 
 __all__ = ["effects_of_command"]
 
-_SHELLS: Final = frozenset({"ash", "bash", "dash", "ksh", "sh", "zsh"})
 _INTERPRETERS: Final = frozenset({"node", "perl", "php", "python", "python3", "ruby"})
 _KINDS: Final = {
     **dict.fromkeys(
@@ -57,9 +56,7 @@ def _makes_a_command(call: ast.Call, definitions: Definitions, scope: Scope) -> 
 
 def _words(call: ast.Call, definitions: Definitions, scope: Scope) -> list[str | None]:
     """The words that are constants; ``None`` for others. Empty where the list is not spelled."""
-    argv = call.args[0] if call.args else None
-    for keyword in call.keywords:
-        argv = keyword.value if keyword.arg == "argv" else argv
+    argv = argument(call, 0, "argv")
     if not isinstance(argv, ast.Tuple | ast.List):
         return []
     values = [definitions.literal(element, scope) for element in argv.elts]
@@ -67,9 +64,9 @@ def _words(call: ast.Call, definitions: Definitions, scope: Scope) -> list[str |
 
 
 def _kind(words: list[str | None]) -> str | None:
-    program = (words[0] or "").rpartition("/")[2] if words else ""
+    program = base_name(words[0] or "") if words else ""
     code = words[words.index("-c") + 1 :][:1] if "-c" in words else []
-    if program in _SHELLS and code:
+    if program in SHELLS and code:
         if code[0] is None:
             return EVALUATES
         kinds = [_KINDS.get(name) for name in sorted(split_command(code[0]).programs)]

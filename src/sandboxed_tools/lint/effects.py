@@ -26,7 +26,7 @@ from sandboxed_tools.lint.known import (
 )
 from sandboxed_tools.lint.scopes import External, FunctionNode, InstanceOf, Scope
 
-__all__ = ["Effect", "Effects", "effects_of"]
+__all__ = ["Effect", "Effects", "argument", "effects_of"]
 
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _CHANGES: Final = (WRITES, SPAWNS, CONNECTS, EVALUATES)
@@ -170,7 +170,7 @@ class _Collector:
 
     def _kind_of_call(self, call: ast.Call, name: str, scope: Scope) -> str | None:
         if name in OPENING:
-            mode = _argument(call, OPENING[name], "mode")
+            mode = argument(call, OPENING[name], "mode")
             return OPAQUE if mode is None and _is_spread(call) else self._opened(mode, scope)
         last = name.rpartition(".")[2]
         if name == "os.open":
@@ -180,7 +180,7 @@ class _Collector:
         if name in _NAMESPACES:
             return EVALUATES if call.args or name == "globals" else OPAQUE
         if name in ("__import__", "importlib.import_module"):
-            is_known = isinstance(self._definitions.literal(_argument(call, 0, "name"), scope), str)
+            is_known = isinstance(self._definitions.literal(argument(call, 0, "name"), scope), str)
             return None if is_known else EVALUATES
         if name.startswith("yaml.load") and "SafeLoader" in ast.unparse(call):
             return None
@@ -188,12 +188,12 @@ class _Collector:
         if last in ("execute", "open") or is_path:
             return self._kind_of_method(call, last, scope)
         if name == "operator.methodcaller":
-            return kind_of_method(str(self._definitions.literal(_argument(call, 0, "name"), scope)))
+            return kind_of_method(str(self._definitions.literal(argument(call, 0, "name"), scope)))
         return kind_of(name)
 
     def _kind_of_method(self, call: ast.Call, name: str, scope: Scope) -> str | None:
         if name == "open":
-            mode = _argument(call, 0, "mode")
+            mode = argument(call, 0, "mode")
             text = self._definitions.literal(mode, scope)
             if isinstance(text, str) and not _MODE.fullmatch(text):
                 return READS  # a member of an archive
@@ -232,7 +232,8 @@ class _Collector:
         return WRITES if _SQL_WRITES.match(text) else OPAQUE
 
 
-def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """What a call gives for a parameter, by its name or position; ``None`` where it is not said."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value

@@ -19,11 +19,10 @@ from pathlib import PurePath
 from typing import Final, Literal
 
 from sandboxed_tools.errors import ConfigurationError
+from sandboxed_tools.policy.command_parts import CommandParts, split_command
 from sandboxed_tools.policy.command_rules import (
-    CommandParts,
     CommandPattern,
     command_pattern,
-    split_command,
     suggested_pattern,
 )
 from sandboxed_tools.policy.path_rules import PathPattern, TouchedPath, path_pattern, touched_path
