@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -103,18 +104,28 @@ def test_a_draft_of_a_living_process_is_left_alone(store: ChangeStore) -> None:
     assert list(store.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id": 1}', "\x00", "\xff", None])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id": 1}', "\x00", "\xff"])
 def test_a_damaged_set_is_not_listed_and_harms_no_other(
-    content: str | None, call: Call, store: ChangeStore
+    content: str, call: Call, store: ChangeStore
 ) -> None:
     good, bad = call("echo x > a").id, call("echo x > b").id
-    damaged = store.folder / bad / "state.json"
-    # The last one is whole but for its time.
-    damaged.write_text(content or damaged.read_text().replace('"created_s": ', '"created_s": "",'))
+    (store.folder / bad / "state.json").write_text(content)
     assert [item.id for item in store.sets()] == [good]
     with pytest.raises(ChangeSetNotFound):
         store.get(bad)
     assert apply_set(store, good).done
+
+
+@pytest.mark.parametrize("fact", [{"created_s": ""}, {"created_s": None}, {"id": "01234567"}])
+def test_a_set_of_which_one_fact_is_wrong_is_not_listed(
+    fact: dict[str, object], call: Call, store: ChangeStore
+) -> None:
+    good, bad = call("echo x > a").id, call("echo x > b").id
+    place = store.folder / bad / "state.json"
+    place.write_text(json.dumps(json.loads(place.read_text()) | fact))
+    assert [item.id for item in store.sets()] == [good]
+    with pytest.raises(ChangeSetNotFound):
+        store.get(bad)
 
 
 @pytest.mark.usefixtures("state")
