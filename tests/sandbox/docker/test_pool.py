@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -21,6 +21,7 @@ from tests.sandbox.docker.running import ENV, call, containers, eventually
 from sandboxed_tools.errors import SandboxUnavailable
 from sandboxed_tools.sandbox.admission import AdmissionLimits
 from sandboxed_tools.sandbox.contract import SandboxSpec, WorkspaceMount
+from sandboxed_tools.sandbox.docker import moulds
 from sandboxed_tools.sandbox.docker.backend import DockerSandbox
 from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
@@ -35,6 +36,8 @@ from sandboxed_tools.tool.state import installation_id
 from sandboxed_tools.workspace.views import WorkspaceViews
 
 pytestmark = pytest.mark.engine
+
+MOVING = "sandboxed-tools-test/moving"
 
 
 def ready(box: DockerSandbox) -> int:
@@ -128,34 +131,91 @@ def test_dead_container_on_the_shelf_is_passed_over(
     assert (result.status, result.stdout) == ("exited", b"served\n")
 
 
-def test_changed_image_empties_its_shelf(
-    engine: Engine, base_image: str, api: docker.APIClient
-) -> None:
-    name = "sandboxed-tools-test/moving"
+Pointer = Callable[[str, str], str]
 
-    def point_to(text: str) -> str:
+
+@pytest.fixture
+def point(base_image: str, api: docker.APIClient) -> Iterator[Pointer]:
+    """Have a tag of the moving image lead to a version of it; returns that image's id."""
+    images: dict[str, str] = {}
+
+    def point_to(version: str, tag: str) -> str:
+        if version in images:
+            api.tag(images[version], MOVING, tag)
+            return images[version]
         made = api.create_container_from_config(  # type: ignore[no-untyped-call]
-            {"Image": image_tag(base_image), "Env": [f"VERSION={text}"]}, None
+            {"Image": image_tag(base_image), "Env": [f"VERSION={version}"]}, None
         )
         try:
-            return str(api.commit(made["Id"], name, "here")["Id"])
+            images[version] = str(api.commit(made["Id"], MOVING, tag)["Id"])
         finally:
             api.remove_container(made["Id"])
+        return images[version]
 
-    images = [point_to("one")]
+    yield point_to
+    for image in images.values():
+        api.remove_image(image, force=True)
+
+
+def test_changed_image_empties_its_shelf(
+    engine: Engine, point: Pointer, api: docker.APIClient
+) -> None:
+    point("one", "here")
     box = DockerSandbox(engine)
     try:
-        spec = SandboxSpec(f"{name}:here", limits=Limits.of(memory_bytes="64m"))
+        spec = SandboxSpec(f"{MOVING}:here", limits=Limits.of(memory_bytes="64m"))
         anyio.run(box.prewarm, spec, 2)
         old = containers(api, kind="warm", pid=os.getpid())
-        images.append(point_to("two"))
-        eventually(lambda: call(box, spec, "true").image == images[1])
+        image = point("two", "here")
+        eventually(lambda: call(box, spec, "true").image == image)
         eventually(lambda: not old & containers(api, kind="warm", pid=os.getpid()))
         eventually(lambda: ready(box) == 2)  # what was asked for stands ready again
     finally:
         box.close()
-        for image in images:
-            api.remove_image(image, force=True)
+
+
+def test_image_that_changed_while_nobody_called_is_replaced_after_the_next_call(
+    engine: Engine, point: Pointer, api: docker.APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody has called for so long that the engine is not asked about the image any more.
+    monkeypatch.setattr(moulds, "IN_USE_S", 0.0)
+    monkeypatch.setattr(moulds, "FRESH_S", 0.0)
+    point("one", "here")
+    box = DockerSandbox(engine)
+    try:
+        spec = SandboxSpec(f"{MOVING}:here", limits=Limits.of(memory_bytes="64m"))
+        anyio.run(box.prewarm, spec, 4)
+        old = containers(api, kind="warm", pid=os.getpid())
+        image = point("two", "here")
+        assert call(box, spec, "true").image == image
+        eventually(lambda: not old & containers(api, kind="warm", pid=os.getpid()))
+        eventually(lambda: ready(box) == 4)
+        assert len(box.status().shelves) == 1
+    finally:
+        box.close()
+
+
+def test_changed_image_leaves_alone_what_stands_ready_for_another_name_of_it(
+    engine: Engine, point: Pointer, api: docker.APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moulds, "IN_USE_S", 600.0)
+    image = point("one", "here")
+    point("one", "there")
+    box = DockerSandbox(engine)
+    try:
+        limits = Limits.of(memory_bytes="64m")
+        moves, stays = (SandboxSpec(f"{MOVING}:{tag}", limits=limits) for tag in ("here", "there"))
+        anyio.run(box.prewarm, stays, 2)
+        kept = containers(api, kind="warm", pid=os.getpid())
+        anyio.run(box.prewarm, moves, 2)
+        old = containers(api, kind="warm", pid=os.getpid()) - kept
+        point("two", "here")
+        eventually(lambda: not old & containers(api, kind="warm", pid=os.getpid()))
+        eventually(lambda: box.status().removing == 0)
+        assert kept <= containers(api, kind="warm", pid=os.getpid())
+        assert call(box, stays, "true").image == image
+    finally:
+        box.close()
 
 
 def test_closing_leaves_nothing(

@@ -356,8 +356,8 @@ class DockerSandbox:
         )
 
     def _look_after(self) -> bool:
-        for old_id, image in self._moulds.refresh():
-            self._pool.replace_image(old_id, image)
+        for moved in self._moulds.refresh():
+            self._pool.replace_image(moved)
         self._rounds.begin_when_due()
         return self._moulds.has_work()
 

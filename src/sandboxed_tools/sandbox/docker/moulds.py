@@ -10,6 +10,7 @@ import functools
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,7 @@ from sandboxed_tools.sandbox.docker.launcher_volume import LauncherVolume
 from sandboxed_tools.sandbox.docker.runtimes import Runtimes
 from sandboxed_tools.tool.limits import Limits
 
-__all__ = ["Moulds", "shelf_mould"]
+__all__ = ["Moulds", "Moved", "shelf_mould"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,9 @@ FRESH_S = 2.0
 
 REFRESH_S = 1.0
 IN_USE_S = 60.0
+MAX_UNTOLD = 64
+"""Moves that are kept until somebody asks about them."""
+
 _DEFAULTS = Limits()
 
 
@@ -40,6 +44,15 @@ class _Known:
     image: ResolvedImage
     asked_at: float
     used_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A reference that led to the image ``old_id``, and what it leads to now, if anything."""
+
+    reference: str
+    old_id: str
+    image: ResolvedImage | None
 
 
 class Moulds:
@@ -60,6 +73,7 @@ class Moulds:
         self._launcher_volume = LauncherVolume(clients)
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
+        self._moved: deque[Moved] = deque(maxlen=MAX_UNTOLD)
         self._told: set[str] = set()
 
     def mould(self, spec: SandboxSpec, *, is_wanted: Callable[[], bool] = lambda: True) -> Mould:
@@ -83,11 +97,12 @@ class Moulds:
             return Mould(spec, image, "none", cgroup_parent=self._cgroup_parent)
         return Mould(spec, image, "volume", volume, cgroup_parent=self._cgroup_parent)
 
-    def refresh(self) -> Iterable[tuple[str, ResolvedImage | None]]:
+    def refresh(self) -> Iterable[Moved]:
         """Ask again about images in use.
 
-        Returns each id that its reference does not lead to any more, with what it leads to now. An
-        engine that does not answer says nothing about its images.
+        Returns each reference that leads to another image since it was last asked here, whoever
+        noticed: a call may, after a pause in which nobody asked. An engine that does not answer
+        says nothing about its images.
         """
         now = time.monotonic()
         with self._lock:
@@ -96,21 +111,20 @@ class Moulds:
                 for reference, known in self._known.items()
                 if now - known.used_at < IN_USE_S and now - known.asked_at >= REFRESH_S
             ]
-        stale: list[tuple[str, ResolvedImage | None]] = []
         for reference, old_id in due:
             try:
-                image = self._ask(reference)
+                self._ask(reference)
             except (ImageUnavailable, ImageRefused) as error:
                 _log.info("the image %s cannot be used any more: %s", reference, error)
                 with self._lock:
                     self._known.pop(reference, None)
-                stale.append((old_id, None))
+                    self._moved.append(Moved(reference, old_id, None))
             except SandboxUnavailable as error:
                 _log.info("the engine cannot be asked about %s: %s", reference, error)
-            else:
-                if image.id != old_id:
-                    stale.append((old_id, image))
-        return stale
+        with self._lock:
+            moved = tuple(self._moved)
+            self._moved.clear()
+        return moved
 
     def close(self) -> None:
         """Remove what was made for foreign images, once no container uses it any more."""
@@ -133,12 +147,17 @@ class Moulds:
         return self._errands.run(lambda: self._ask(reference), is_wanted=is_wanted)
 
     def _ask(self, reference: str) -> ResolvedImage:
+        asked_at = time.monotonic()
         with self._clients.lend() as api:
             image = resolve_image(api, reference)
-        now = time.monotonic()
         with self._lock:
             known = self._known.get(reference)
-            self._known[reference] = _Known(image, now, known.used_at if known else now)
+            if known is not None and known.asked_at > asked_at:
+                return known.image  # somebody asked later, and was answered before
+            if known is not None and known.image.id != image.id:
+                self._moved.append(Moved(reference, known.image.id, image))
+            used_at = known.used_at if known is not None else asked_at
+            self._known[reference] = _Known(image, asked_at, used_at)
         return image
 
     def _tell_once(self, image: ResolvedImage) -> None:

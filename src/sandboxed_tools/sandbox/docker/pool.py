@@ -17,7 +17,7 @@ from sandboxed_tools.errors import InvalidWorkspace, SandboxUnavailable
 from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.images import ResolvedImage
-from sandboxed_tools.sandbox.docker.moulds import shelf_mould
+from sandboxed_tools.sandbox.docker.moulds import Moved, shelf_mould
 from sandboxed_tools.sandbox.docker.shelf import MAX_AGE_S, Shelf
 
 if TYPE_CHECKING:
@@ -178,14 +178,17 @@ class Pool:
                     )
             return min(count, len(shelf.ready))  # recent calls may have more stand here
 
-    def replace_image(self, old_id: str, image: ResolvedImage | None) -> None:
+    def replace_image(self, moved: Moved) -> None:
         """Empty the shelves of an image that its reference does not lead to any more.
 
-        The shelves of ``image``, where it leads now, are filled in their place.
+        The shelves of where it leads now are filled in their place. Those of another reference,
+        which may lead to the same image as before, are left alone.
         """
+        image = moved.image
         with self._changed:
             for key, shelf in list(self._shelves.items()):
-                if shelf.mould.image.id != old_id:
+                old = shelf.mould.image
+                if (old.reference, old.id) != (moved.reference, moved.old_id):
                     continue
                 del self._shelves[key]
                 shelf.is_usable = False
