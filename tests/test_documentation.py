@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.documented import programs_in, run_program
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -62,20 +63,10 @@ def test_every_command_of_the_readme_works(command: str, workspace: Path) -> Non
 
 @pytest.mark.engine
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize(
-    "block", re.findall(r"```python\n(.*?)```", README, re.DOTALL), ids=lambda text: text[:30]
-)
+@pytest.mark.parametrize("block", programs_in(README), ids=lambda text: text[:30])
 def test_every_python_block_of_the_readme_runs_and_changes_nothing(
     block: str, workspace: Path
 ) -> None:
     before = files_of(workspace)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block],
-        cwd=workspace,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_program(block, workspace)
     assert files_of(workspace) == before

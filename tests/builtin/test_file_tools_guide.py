@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import anyio
 import pytest
+from tests.documented import programs_in, run_program
 
 from sandboxed_tools import Policy, Toolbox
 from sandboxed_tools.builtin.edit import Edit
@@ -20,19 +18,11 @@ from sandboxed_tools.errors import PermissionDenied
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "file-tools.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
+@pytest.mark.parametrize("block", programs_in(GUIDE))
 def test_the_example_of_the_guide_runs(block: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "('hello.py',)" in done.stdout
-    assert "+print('goodbye')" in done.stdout
+    printed = run_program(block, tmp_path)
+    assert "('hello.py',)" in printed
+    assert "+print('goodbye')" in printed
     assert (tmp_path / "demo" / "hello.py").read_text() == "print('goodbye')\n"
 
 

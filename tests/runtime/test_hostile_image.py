@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 from pydantic import BaseModel
+from tests.sandbox.docker.own_image import built_image
 
 from sandboxed_tools.builtin import ExecuteCode
 from sandboxed_tools.errors import CallError, RemoteError, ToolFailed
@@ -22,7 +22,7 @@ from sandboxed_tools.tool import AnyTool, Context, Limits, ToolInput, build_tool
 from sandboxed_tools.tool.state import installation_id
 
 if TYPE_CHECKING:
-    import docker
+    pass
 
 pytestmark = pytest.mark.engine
 
@@ -64,22 +64,12 @@ def hostile_image(engine: Engine, python_image: str) -> Iterator[str]:
         "COPY hostile_runner.py /opt/sandboxed-tools/python\n"
         "RUN chmod 755 /opt/sandboxed-tools/python\nUSER 10000\n"
     )
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        runner = (Path(__file__).parent / "hostile_runner.py").read_bytes()
-        for name, content in (("Dockerfile", dockerfile.encode()), ("hostile_runner.py", runner)):
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    context.seek(0)
-    api: docker.APIClient = engine.api(timeout_s=120)
-    try:
-        for event in api.build(fileobj=context, custom_context=True, tag=tag, rm=True, decode=True):
-            assert "error" not in event, event
+    runner = (Path(__file__).parent / "hostile_runner.py").read_bytes()
+    with (
+        closing(engine.api(timeout_s=120)) as api,
+        built_image(api, tag, dockerfile, {"hostile_runner.py": runner}),
+    ):
         yield tag
-    finally:
-        api.remove_image(tag, force=True)
-        api.close()
 
 
 @pytest.fixture(scope="module")

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.documented import programs_in, run_program
 
 from sandboxed_tools.tool.interface import GROUPS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "tools.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL))
+@pytest.mark.parametrize("block", programs_in(GUIDE))
 def test_every_program_of_the_guide_runs(block: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert run_program(block, tmp_path)
 
 
 @pytest.mark.parametrize("group", GROUPS)

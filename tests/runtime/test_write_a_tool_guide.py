@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.documented import programs_in, run_program
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "write-a-tool.md").read_text("utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+BLOCKS = programs_in(GUIDE)
 PRINTED = (
     "3\n",
     "['C', 'a', 'b']\n",
@@ -27,14 +25,5 @@ def test_every_block_has_its_expectation() -> None:
 @pytest.mark.usefixtures("python_image")
 @pytest.mark.parametrize(("block", "printed"), [*zip(BLOCKS, PRINTED, strict=True)])
 def test_the_blocks_of_the_guide_run(block: str, printed: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == printed
+    assert run_program(block, tmp_path) == printed
     assert list(tmp_path.iterdir()) == []

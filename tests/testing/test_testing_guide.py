@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
+from tests.documented import programs_in
 
 pytest_plugins = ("pytester",)
 
@@ -15,7 +15,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.md"
 @pytest.mark.engine
 @pytest.mark.timeout(240)
 def test_the_examples_of_the_guide_pass(pytester: pytest.Pytester) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = programs_in(GUIDE.read_text(encoding="utf-8"))
     assert len(blocks) == 2
     for number, block in enumerate(blocks):
         (pytester.path / f"test_block_{number}.py").write_text(block)

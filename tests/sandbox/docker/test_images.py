@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 from docker.errors import APIError, NotFound
+from tests.sandbox.docker.own_image import built_image
 
 from sandboxed_tools.errors import EngineFault, ImageRefused, ImageUnavailable
 from sandboxed_tools.sandbox.docker import image_build, images
@@ -79,17 +80,7 @@ def removed_afterwards(api: docker.APIClient, *references: str) -> Iterator[None
 def image_from(api: docker.APIClient, dockerfile: str) -> Iterator[str]:
     """Build a throw-away image from a Dockerfile without a context."""
     reference = f"sandboxed-tools-test/{uuid.uuid4().hex}:1"
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        member = tarfile.TarInfo("Dockerfile")
-        member.size = len(dockerfile.encode())
-        tar.addfile(member, io.BytesIO(dockerfile.encode()))
-    buffer.seek(0)
-    with removed_afterwards(api, reference):
-        events = api.build(
-            fileobj=buffer, custom_context=True, tag=reference, rm=True, forcerm=True, decode=True
-        )
-        assert not [event for event in events if "error" in event]
+    with built_image(api, reference, dockerfile):
         yield reference
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.sandbox.docker.own_image import built_image
 
 from sandboxed_tools.errors import ImageUnavailable
 from sandboxed_tools.runtime import Toolbox
@@ -94,21 +94,11 @@ def own_image(engine: Engine, python_image: str) -> Iterator[str]:
         " sysconfig.get_default_scheme()) + '/only_in_this_image.py', 'w').write('answer = 42')\"",
         "USER 10000",
     )
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        content = "\n".join(lines).encode()
-        member = tarfile.TarInfo("Dockerfile")
-        member.size = len(content)
-        tar.addfile(member, io.BytesIO(content))
-    context.seek(0)
-    api: docker.APIClient = engine.api(timeout_s=120)
-    try:
-        for event in api.build(fileobj=context, custom_context=True, tag=tag, rm=True, decode=True):
-            assert "error" not in event, event
+    with (
+        closing(engine.api(timeout_s=120)) as api,
+        built_image(api, tag, "\n".join(lines)),
+    ):
         yield tag
-    finally:
-        api.remove_image(tag, force=True)
-        api.close()
 
 
 @pytest.mark.engine
