@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,9 +47,7 @@ def _latencies(figures: Figures) -> Iterator[Judged]:
     for what, above, below, bound, must_be in rules:
         top, bottom = _median(figures, above), _median(figures, below)
         if top is not None and bottom is not None:
-            yield Judged(
-                what, top / bottom, bound, "at least" if must_be == "at least" else "at most"
-            )
+            yield Judged(what, top / bottom, bound, must_be)
     found = [figures.find(name) for name in (names.WHOLE_PATH, names.BURST)]
     times = [time for series in found if series is not None for time in series.times_ms]
     if times:
@@ -59,54 +57,21 @@ def _latencies(figures: Figures) -> Iterator[Judged]:
 
 def _rates(figures: Figures) -> Iterator[Judged]:
     single = figures.single
-
-    def have(*wanted: str) -> bool:
-        return all(name in single for name in wanted)
-
-    rules: tuple[tuple[str, tuple[str, ...], Callable[[], float], float, bool], ...] = (
-        (
-            "sustained / bare loop, same parallelism",
-            (names.OUR_RATE, names.BARE_RATE),
-            lambda: single[names.OUR_RATE] / single[names.BARE_RATE],
-            0.9,
-            True,
-        ),
-        (
-            "1 GiB: rate / docker run",
-            (names.FLOOD_OURS, names.FLOOD_DOCKER),
-            lambda: single[names.FLOOD_OURS] / single[names.FLOOD_DOCKER],
-            0.8,
-            True,
-        ),
-        (
-            "1 GiB: client memory, MiB",
-            (names.FLOOD_GROWTH,),
-            lambda: single[names.FLOOD_GROWTH],
-            32.0,
-            False,
-        ),
-        (
-            "slowest result after its deadline, ms",
-            (names.SLOWEST_TIMEOUT,),
-            lambda: single[names.SLOWEST_TIMEOUT],
-            1000.0,
-            False,
-        ),
-        (
-            "slowest return after a cancellation, ms",
-            (names.SLOWEST_CANCEL,),
-            lambda: single[names.SLOWEST_CANCEL],
-            1000.0,
-            False,
-        ),
-        (
-            "host call without its walk, µs",
-            (names.HOST_CALL, names.HOST_WALK),
-            lambda: single[names.HOST_CALL] - single[names.HOST_WALK],
-            300.0,
-            False,
-        ),
+    ratios = (
+        ("sustained / bare loop, same parallelism", names.OUR_RATE, names.BARE_RATE, 0.9),
+        ("1 GiB: rate / docker run", names.FLOOD_OURS, names.FLOOD_DOCKER, 0.8),
     )
-    for what, wanted, value, bound, is_least in rules:
-        if have(*wanted):
-            yield Judged(what, value(), bound, "at least" if is_least else "at most")
+    for what, above, below, bound in ratios:
+        if above in single and below in single:
+            yield Judged(what, single[above] / single[below], bound, "at least")
+    figures_alone = (
+        ("1 GiB: client memory, MiB", names.FLOOD_GROWTH, 32.0),
+        (names.SLOWEST_TIMEOUT, names.SLOWEST_TIMEOUT, 1000.0),
+        (names.SLOWEST_CANCEL, names.SLOWEST_CANCEL, 1000.0),
+    )
+    for what, name, bound in figures_alone:
+        if name in single:
+            yield Judged(what, single[name], bound, "at most")
+    if names.HOST_CALL in single and names.HOST_WALK in single:
+        without_walk = single[names.HOST_CALL] - single[names.HOST_WALK]
+        yield Judged("host call without its walk, µs", without_walk, 300.0, "at most")

@@ -9,23 +9,14 @@ from collections.abc import Callable, Iterator
 from sandboxed_tools.lint.commands import effects_of_command
 from sandboxed_tools.lint.effects import Effects, effects_of
 from sandboxed_tools.lint.finding import RULES, Edit, Finding
-from sandboxed_tools.lint.known import EVALUATES, SPAWNS
+from sandboxed_tools.lint.known import EVALUATES, READS, SPAWNS
 from sandboxed_tools.lint.returns import may_return_bool, never_bool
 from sandboxed_tools.lint.source import Module, ToolSource
+from sandboxed_tools.tool.defaults import WORST_CASE
+from sandboxed_tools.tool.flags import FLAG_NAMES
 
 __all__ = ["check_tool"]
 
-_FLAGS = (
-    "is_read_only",
-    "is_concurrency_safe",
-    "needs_sandbox",
-    "is_idempotent",
-    "is_destructive",
-    "is_open_world",
-    "requires_confirmation",
-    "is_reversible",
-    "is_enabled",
-)
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _DECIDED_BY_INPUT = ("is_read_only", "needs_sandbox", "is_destructive", "requires_confirmation")
 _CODE_FIELD = re.compile(
@@ -118,11 +109,10 @@ def _fixed_flag(module: Module, tool: ToolSource, effects: Effects) -> Iterator[
     for flag in _DECIDED_BY_INPUT:
         node = tool.keywords.get(flag)
         value = module.literal(tool, flag)
-        worst = {"is_read_only": False, "needs_sandbox": True}.get(flag, True)
         # The worst case is safe whatever the input is; only a fixed promise is suspicious.
         # Looking at a path only looks, whatever the path is.
         fields = code if flag == "is_read_only" else [*code, *paths]
-        if not isinstance(value, bool) or value is worst or not fields:
+        if not isinstance(value, bool) or value is WORST_CASE[flag] or not fields:
             continue
         judged_by_its_work = effects.only_reads or effects.changes_something
         if flag == "is_read_only" and judged_by_its_work:
@@ -144,7 +134,7 @@ def _uncontained(module: Module, tool: ToolSource, effects: Effects) -> Iterator
 
 
 def _bad_flag_function(module: Module, tool: ToolSource, effects: Effects) -> Iterator[Finding]:
-    for flag in _FLAGS:
+    for flag in FLAG_NAMES:
         node = tool.keywords.get(flag)
         function = module.function(tool, node)
         if node is None:
@@ -159,7 +149,7 @@ def _bad_flag_function(module: Module, tool: ToolSource, effects: Effects) -> It
             yield _finding(module, tool, "STL106", node, detail=f"{flag} returns no bool")
         else:
             found = effects_of(node, module.definitions, tool.scope)
-            for effect in [*found.of("reads"), *found.changes_something][:1]:
+            for effect in [*found.of(READS), *found.changes_something][:1]:
                 yield _finding(module, tool, "STL106", node, detail=f"{flag} calls {effect.name}")
 
 
