@@ -43,7 +43,9 @@ _WAY_UP = frozenset({"", ".", "..", "~"})
 _TREE_OF_SECRETS = re.compile(
     r"/|/(?:proc|sys|dev)|(?:\.\./)+(?:proc|sys|dev)|/proc/(?:self|thread-self|[0-9*]+)(?:/task(?:/[^/]+)?)?"
 )
-_DEVICE = re.compile(r"(?:\.\./)*/?dev/(.+)")
+# Also behind what may be empty, and by a pattern.
+_DEVICE = re.compile(r"(?:(?:\.\.|\*+)/)*/?dev/(.+)")
+_PATTERN_FROM_THE_ROOT = re.compile(r"(?:(?:\.\./)+|/)([^/*]*)\*[^/]*/.+", re.DOTALL)
 _KERNEL_FILES = re.compile(r"(?:^|/)sys/kernel/(?:debug|tracing|security)(?:/|$)")
 _ENVIRON_SOMEWHERE = re.compile(r"\*/environ$")
 
@@ -86,6 +88,9 @@ def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None
     device = _DEVICE.fullmatch(path)
     if device is not None and device[1] not in _HARMLESS_DEVICES:
         raise _refused(argument, "is a device, which may act when it is read")
+    pattern = _PATTERN_FROM_THE_ROOT.fullmatch(path)
+    if pattern is not None and "dev".startswith(pattern[1].lower()):
+        raise _refused(argument, "may be a device, which may act when it is read")
     if _KERNEL_FILES.search(path):
         raise _refused(argument, "is consumed or changed by reading")
 
@@ -93,7 +98,7 @@ def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None
 def is_folder_below(target: Argument) -> bool:
     """Whether a folder is known, and lies below the current one or is that."""
     text = target.literal or ""
-    return bool(text) and not text.startswith(("/", "-")) and ".." not in text.split("/")
+    return bool(text) and not text.startswith(("/", "-", "~")) and ".." not in text.split("/")
 
 
 def is_below_kernel_files(shape: str) -> bool:

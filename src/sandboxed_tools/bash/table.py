@@ -43,12 +43,13 @@ _JQ = Spec(
 _ONLY_READ_FILES = names(
     "cat head tail wc ls dir vdir tac rev nl fold fmt pr expand unexpand paste join comm cmp"
     " diff od hexdump hd stat du realpath readlink md5sum sha1sum sha224sum sha256sum"
-    " sha384sum sha512sum b2sum cksum sum base32 base64 basenc cut tsort column namei"
+    " sha384sum sha512sum b2sum cksum sum base32 base64 basenc cut tsort column namei bc"
+    " users uptime"
 )
 _ONLY_COMPUTE = names(
     "echo tr seq expr factor numfmt basename dirname true false : pwd sleep yes printenv id"
-    " groups whoami logname users w uname nproc arch uptime free tty which whereis type"
-    " help locale lscpu lsmod pgrep bc times break continue mountpoint"
+    " groups whoami logname w uname nproc arch free tty which whereis type"
+    " help locale lscpu lsmod times break continue mountpoint"
 )
 # Options whose value names no file, for the rules about paths: ``cut -d/`` opens no folder.
 _TEXT_VALUES = {
@@ -183,6 +184,12 @@ _PROGRAMS: dict[str, Rule] = {
     **{name: replace(_READS_FILES, text=names(text)) for name, text in _TEXT_VALUES.items()},
     **dict.fromkeys(names("grep egrep fgrep"), _GREP),
     "jq": _JQ,
+    "pgrep": Spec(
+        anything=True,
+        unknown="any",
+        paths="after_first",
+        first_given_by=names("-F --pidfile"),
+    ),
     # Versions only: these run code, or read settings from the workspace, in any other form.
     **dict.fromkeys(
         names(

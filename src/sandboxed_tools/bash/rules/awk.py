@@ -44,6 +44,11 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _REGEX = re.compile(r"/((?:[^/\\\n]|\\[^\n])+)/")
+# A bracket inside another is only the name of a class. gawk and mawk take a slash in brackets for a
+# part of the regular expression: what follows is code for them where it looked like a string.
+_BRACKETS_CLOSE = re.compile(
+    r"(?:[^\[\\]|\\.|\[\^?+\]?+(?:[^\]\[\\]|\\.|\[:[a-z]++:\])*+\])*+", re.DOTALL
+)
 _CONTINUES = frozenset({",", "&&", "||", "?", ":", "(", "{"})
 
 
@@ -149,11 +154,6 @@ def _slash(program: str, start: int, previous: str, kind: str) -> tuple[str | No
             return "a slash that can be read in two ways", start
         return None, start + 1
     match = _REGEX.match(program, start)
-    if match is None or not _brackets_close(match[1]):
+    if match is None or not _BRACKETS_CLOSE.fullmatch(match[1]):
         return "a regular expression that can be read in two ways", start
     return None, match.end()
-
-
-def _brackets_close(pattern: str) -> bool:
-    plain = re.sub(r"\\.", "", pattern)
-    return not re.search(r"\[\^?\]?[^\]]*$", plain)

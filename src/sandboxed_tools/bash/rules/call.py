@@ -10,7 +10,7 @@ from sandboxed_tools.bash.options import Operands, OptionValue, Spec, match_opti
 from sandboxed_tools.bash.paths import PathUse, path_use, refuse_special_path
 from sandboxed_tools.bash.syntax import Argument, Refused
 
-__all__ = ["Call", "Context", "Rule"]
+__all__ = ["Call", "Context", "Rule", "is_version"]
 
 _ATTACHED_PATH = re.compile(r"(-[A-Za-z0-9]+?)((?:/|\.\.).*)", re.DOTALL)
 _TWO_VALUES = frozenset({"--arg", "--argjson"})
@@ -147,6 +147,11 @@ def _may_be_one_of(head: str, options: frozenset[str]) -> bool:
         return name != "--" and any(option.startswith(name) for option in options)
     letters = {option[1] for option in options if len(option) == 2}
     return head.startswith("-") and not letters.isdisjoint(head[1:])
+
+
+def is_version(call: Call) -> bool:
+    """Whether the program is asked for nothing but its version or its help."""
+    return [item.literal for item in call.arguments] in (["--version"], ["--help"])
 
 
 Rule = Spec | Callable[[Call], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sandboxed_tools.bash.options import Spec, names
-from sandboxed_tools.bash.rules.call import Call
+from sandboxed_tools.bash.rules.call import Call, is_version
 from sandboxed_tools.bash.syntax import Argument
 
 __all__ = [
@@ -277,10 +277,13 @@ def check_compress(call: Call) -> None:
     """``gzip``, ``xz`` and the like: to standard output, or only a test or a list.
 
     With ``xz``, ``bzip2`` and ``zstd`` the last of ``-d``, ``-t`` and ``-l`` wins, so ``-t`` with
-    ``-d`` decompresses into a file.
+    ``-d`` decompresses into a file. bzip2 as its authors publish it tells its version, and then
+    goes on with the files that it is given.
     """
+    if is_version(call):
+        return
     options = call.spec(_COMPRESS).options
-    if not call.arguments or options & {"-c", "--stdout", "--to-stdout", "--version", "--help"}:
+    if not call.arguments or options & {"-c", "--stdout", "--to-stdout"}:
         return
     tests_or_lists = options & {"-t", "-l", "--test", "--list"}
     if not tests_or_lists or not options <= _TEST_OR_LIST:
@@ -297,9 +300,10 @@ def check_bat(call: Call) -> None:
 
 
 def check_xmllint(call: Call) -> None:
-    found = call.spec(_XMLLINT)
-    if found.options == {"--version"}:
+    """``xmllint --nonet``; after ``--version`` it goes on and loads what it is given."""
+    if is_version(call):
         return
+    found = call.spec(_XMLLINT)
     if "--nonet" not in found.options:
         raise call.refuse("option", "loads from the network without --nonet")
     for operand in found.operands:

@@ -191,11 +191,12 @@ _SUBCOMMANDS: dict[str, Spec] = {
         long_optional=names("refs exclude"),
         paths="none",
     ),
-    # Not --dirty: it writes the index, whatever GIT_OPTIONAL_LOCKS says (builtin/describe.c).
+    # Not --dirty, nor --broken since git 2.46: they write the index, whatever GIT_OPTIONAL_LOCKS
+    # says (builtin/describe.c).
     "describe": Spec(
-        long=names("tags all always long exact-match contains first-parent abbrev broken debug"),
+        long=names("tags all always long exact-match contains first-parent abbrev debug"),
         long_value=names("match exclude candidates"),
-        long_optional=names("abbrev match exclude candidates broken"),
+        long_optional=names("abbrev match exclude candidates"),
         paths="none",
     ),
     "count-objects": Spec(short="vH", long=names("verbose human-readable"), paths="none"),
@@ -305,6 +306,8 @@ def check_git(call: Call) -> None:
 
 def _match(call: Call, spec: Spec) -> Operands:
     found = match_options(spec, call.name, call.arguments)
+    if "--help" in found.options:
+        raise call.refuse("option", "--help runs man, or the browser of the configuration")
     for argument in call.arguments:
         if _RUNS_GPG.search(argument.shape):
             raise call.refuse("option", "a format that checks signatures runs a program", argument)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from sandboxed_tools.bash.options import Spec, names
-from sandboxed_tools.bash.rules.call import Call
+from sandboxed_tools.bash.rules.call import Call, is_version
 from sandboxed_tools.bash.syntax import Argument
 
 __all__ = ["check_sed", "sed_script_problem"]
@@ -40,25 +40,33 @@ class _Odd(Exception):
 
 
 def check_sed(call: Call) -> None:
-    found = call.spec(SED)
-    if found.options & {"--version", "--help"}:
+    """``sed``: every script is judged, unless ``--sandbox`` comes before it.
+
+    GNU sed compiles what ``-e`` gives when it comes to it: ``w`` opens its file although
+    ``--version`` follows, and a later ``--sandbox`` forbids nothing any more (sed.c, main).
+    """
+    if is_version(call):
         return
+    found = call.spec(SED)
     scripts: list[tuple[Argument, str]] = []
     for value in found.values:
         if value.option in ("-e", "--expression"):
             call.literal(value.argument)
             scripts.append((value.argument, value.literal or ""))
     operands = list(found.operands)
+    sandboxed = "--sandbox" in found.options and (
+        not scripts or call.arguments[0].literal == "--sandbox"
+    )
     if not scripts:
         if not operands:
             raise call.refuse("operand", "no script")
         first = operands.pop(0)
         scripts.append((first, first.literal if first.literal is not None else "\0"))
-        if "--sandbox" not in found.options or not first.is_one_word:
+        if not sandboxed or not first.is_one_word:
             call.literal(first)
     for operand in operands:
         call.path(operand)
-    if "--sandbox" in found.options:
+    if sandboxed:
         return
     if any(text.endswith("\\") for _, text in scripts[:-1]):
         raise call.refuse("script", "a script that goes on in the next option")

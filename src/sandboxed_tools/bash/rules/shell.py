@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from sandboxed_tools.bash.conditionals import ARITHMETIC_OPERATORS, FILE_OPERATORS, UNARY_OPERATORS
 from sandboxed_tools.bash.options import Spec, match_options
@@ -53,7 +54,7 @@ def check_cd(call: Call) -> None:
         call.path(operand)
         call.context.cd_targets.append(operand)
     if not found.operands:
-        call.context.cd_targets.append(call.word)
+        call.context.cd_targets.append(replace(call.word, literal="~"))
 
 
 def check_test(call: Call) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from sandboxed_tools.bash.options import OptionValue, Spec, match_options
-from sandboxed_tools.bash.rules.call import Call
+from sandboxed_tools.bash.rules.call import Call, is_version
 from sandboxed_tools.bash.syntax import Argument
 from sandboxed_tools.bash.variables import is_harmless_environment, is_plain_variable
 
@@ -80,7 +80,7 @@ def _own_part(call: Call, spec: Spec) -> tuple[int, dict[str, OptionValue]]:
 
 
 def check_timeout(call: Call) -> None:
-    if _is_version(call):
+    if is_version(call):
         return
     index, _ = _own_part(call, TIMEOUT)
     rest = call.arguments[index:]
@@ -91,7 +91,7 @@ def check_timeout(call: Call) -> None:
 
 def check_nice(call: Call) -> None:
     rest = list(call.arguments)
-    if not rest or _is_version(call):
+    if not rest or is_version(call):
         return
     if rest[0].literal in ("-n", "--adjustment") and len(rest) > 1:
         if not re.fullmatch(r"-?[0-9]{1,2}", call.literal(rest[1])):
@@ -122,7 +122,7 @@ def check_stdbuf(call: Call) -> None:
 
 def check_env(call: Call) -> None:
     rest = list(call.arguments)
-    if not rest or _is_version(call) or [item.literal for item in rest] == ["-0"]:
+    if not rest or is_version(call) or [item.literal for item in rest] == ["-0"]:
         return
     while rest:
         if rest[0].literal in ("-u", "--unset") and len(rest) > 1:
@@ -197,7 +197,3 @@ def _replaced(words: Sequence[Argument], mark: str) -> list[Argument]:
         else:
             result.append(word)
     return result
-
-
-def _is_version(call: Call) -> bool:
-    return [item.literal for item in call.arguments] in (["--version"], ["--help"])
