@@ -159,6 +159,7 @@ from sandboxed_tools.bash import classify, split_commands
         ("device by a pattern", "cat /d?v/watchdog"),
         ("device by a pattern", "shopt -s nocaseglob; cat /DE[v]/watchdog"),
         ("device by a pattern", "cat ../../*/watchdog"),
+        ("other processes by a pattern", "cat /pr?c/1/environ"),
         ("device", "bc /dev/watchdog"),
         ("device", "users /dev/watchdog"),
         ("device", "pgrep -F /dev/watchdog"),

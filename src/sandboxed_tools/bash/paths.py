@@ -39,6 +39,7 @@ _PROC_SECRETS = names(
     "environ mem maps smaps smaps_rollup numa_maps auxv pagemap stack syscall kcore kmsg kallsyms"
     " keys key-users fd fdinfo map_files root cwd clear_refs sysrq-trigger"
 )
+_KERNEL_FOLDERS = ("dev", "proc", "sys")
 _WAY_UP = frozenset({"", ".", "..", "~"})
 _TREE_OF_SECRETS = re.compile(
     r"/|/(?:proc|sys|dev)|(?:\.\./)+(?:proc|sys|dev)|/proc/(?:self|thread-self|[0-9*]+)(?:/task(?:/[^/]+)?)?"
@@ -89,8 +90,10 @@ def refuse_special_path(shape: str, *, program: str, argument: Argument) -> None
     if device is not None and device[1] not in _HARMLESS_DEVICES:
         raise _refused(argument, "is a device, which may act when it is read")
     pattern = _PATTERN_FROM_THE_ROOT.fullmatch(path)
-    if pattern is not None and "dev".startswith(pattern[1].lower()):
-        raise _refused(argument, "may be a device, which may act when it is read")
+    if pattern is not None and any(
+        folder.startswith(pattern[1].lower()) for folder in _KERNEL_FOLDERS
+    ):
+        raise _refused(argument, "may be a device, or what belongs to other processes")
     if _KERNEL_FILES.search(path):
         raise _refused(argument, "is consumed or changed by reading")
 
