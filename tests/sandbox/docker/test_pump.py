@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sandboxed_tools.sandbox.docker import pump
 from sandboxed_tools.sandbox.docker.connection import Connection
 from sandboxed_tools.sandbox.docker.protocol import WINDOW_BYTES
 from sandboxed_tools.sandbox.docker.pump import Pump, Pumped
@@ -139,7 +140,10 @@ def test_unacknowledged_input_stays_within_its_window() -> None:
     assert WINDOW_BYTES <= received[0] < WINDOW_BYTES + 4096
 
 
-def test_kill_is_sent_as_a_frame_of_its_own_in_the_middle_of_input() -> None:
+def test_kill_is_sent_as_a_frame_of_its_own_in_the_middle_of_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pump, "RETURN_GRACE_S", 60.0)  # however late this engine reads
     received = bytearray()
 
     def engine(stream: socket.socket) -> None:
