@@ -106,7 +106,12 @@ def test_report_is_read_however_reads_cut_it(places: list[int]) -> None:
     assert report.cwd == "/tmp/a b\nexit 9\udcff"
 
 
-@pytest.mark.parametrize("data", [b"zzzzzzzz", b"ffffffff", b"00000004why\n"])
+HUGE = b"why exit\ncpu_ns " + b"9" * 400 + b"\n"
+
+
+@pytest.mark.parametrize(
+    "data", [b"zzzzzzzz", b"ffffffff", b"00000004why\n", b"%08x" % len(HUGE) + HUGE]
+)
 def test_what_is_no_report_is_refused(data: bytes) -> None:
     with pytest.raises((ValueError, KeyError)):
         ReportReader().feed(data)

@@ -37,6 +37,9 @@ WINDOW_BYTES = 256 * 1024
 so it never stops reading its frames, and a kill always gets through."""
 
 MAX_REPORT_BYTES = 16 * 1024
+MAX_FIGURE = 2**63 - 1
+"""An image may bring a launcher of its own, which may say anything."""
+
 _MARK_START = b"\x1d"
 
 
@@ -235,6 +238,8 @@ def _parsed(text: bytes) -> Report:
 
     def number(name: str) -> int | None:
         value = int(values.get(name, "-1"))
+        if value > MAX_FIGURE:
+            raise ValueError(f"the launcher's report holds {name} of more than can be")
         return None if value < 0 else value
 
     def seconds(name: str) -> float | None:
