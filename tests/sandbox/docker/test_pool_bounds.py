@@ -196,3 +196,10 @@ def test_closing_amid_calls_queues_and_containers_in_the_making_leaves_nothing(
     assert not containers(api, pid=os.getpid())
     assert box.status().cleanup_failures == 0
     assert (box.status().running, box.status().waiting) == (0, 0)
+
+
+def test_closed_sandbox_makes_nothing_ahead(engine: Engine, spec: SandboxSpec) -> None:
+    box = DockerSandbox(engine)
+    box.close()
+    with pytest.raises(SandboxUnavailable, match="closed"):
+        anyio.run(box.prewarm, spec, 1)

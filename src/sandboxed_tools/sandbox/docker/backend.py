@@ -194,8 +194,11 @@ class DockerSandbox:
         a call is: what is being made then goes on behind it.
 
         Raises:
-            SandboxUnavailable: they cannot be made.
+            SandboxUnavailable: they cannot be made, or this sandbox is closed.
         """
+        with self._lock:
+            if self._closed:
+                raise SandboxUnavailable("this sandbox is closed")
         return await anyio.to_thread.run_sync(
             lambda: self._pool.prewarm(self._moulds.mould(spec), n, timeout_s=timeout_s),
             abandon_on_cancel=True,
@@ -299,14 +302,25 @@ class DockerSandbox:
             )
         except anyio.get_cancelled_exc_class():
             call.stop()
-            if not call.started.is_set():
-                self._forget(call)
-                raise
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(
-                    call.finished.wait, CANCEL_WAIT_S, limiter=anyio.CapacityLimiter(1)
-                )
+            if call.started.is_set():
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(
+                        call.finished.wait, CANCEL_WAIT_S, limiter=anyio.CapacityLimiter(1)
+                    )
             raise
+        except RuntimeError as error:
+            if call.started.is_set():
+                raise
+            raise SandboxUnavailable(
+                "this program cannot start another thread to carry out the call",
+                operator_detail=str(error),
+            ) from error
+        finally:
+            if not call.started.is_set():
+                # No thread has begun it; one that begins it now finds it stopped.
+                call.stop()
+                self._forget(call)
+                call.finished.set()
 
     def take(
         self, mould: Mould, *, direct: Direct | None, is_wanted: Callable[[], bool]

@@ -58,8 +58,23 @@ def _killed(clients: Clients, container_id: str, *, timeout_s: float) -> bool:
     return True
 
 
+class _Once:
+    """Does ``work`` the first time it is called, whichever thread that is."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+
+    def __call__(self) -> None:
+        if self._lock.acquire(blocking=False):
+            self._work()
+
+
 class Disposal:
-    """Removes containers on a few threads of its own; ``close`` waits until all are gone."""
+    """Removes containers on a few threads of its own; ``close`` waits until all are gone.
+
+    What comes later, or when no thread can be started, is removed on the thread that brings it.
+    """
 
     def __init__(self, clients: Clients, *, quiet: Quiet) -> None:
         self._clients = clients
@@ -89,13 +104,28 @@ class Disposal:
                 )
             self._dispose(container, then)
 
-        self.submit(work)
+        once = _Once(work)
+        if not self.submit(once):
+            try:
+                once()
+            except Exception as error:  # noqa: BLE001  logged with its traceback
+                self._note(error)
 
-    def submit(self, work: Callable[[], None]) -> None:
-        with self._lock:
-            future = self._threads.submit(work)
-            self._pending.add(future)
+    def submit(self, work: Callable[[], None]) -> bool:
+        """Have ``work`` done soon; ``False`` when it may never be done.
+
+        That is when this value is closed, or no thread can be started. In the second case the
+        executor has queued the work all the same, and another thread may come to it.
+        """
+        try:
+            with self._lock:
+                future = self._threads.submit(work)
+                self._pending.add(future)
+        except RuntimeError as error:
+            _log.warning("there is no thread for the clean-up of a sandbox: %s", error)
+            return False
         future.add_done_callback(self._done)
+        return True
 
     @property
     def pending(self) -> int:
@@ -107,8 +137,11 @@ class Disposal:
         with self._lock:
             self._pending.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            self.failures += 1
-            _log.error("clean-up of a sandbox failed", exc_info=error)
+            self._note(error)
+
+    def _note(self, error: BaseException) -> None:
+        self.failures += 1
+        _log.error("clean-up of a sandbox failed", exc_info=error)
 
     def close(self, *, timeout_s: float) -> bool:
         """Wait for everything that is pending; ``False`` when something is left after that."""

@@ -35,15 +35,22 @@ class Errands:
         """Do ``work`` and wait for it while ``is_wanted``; what comes later is given away.
 
         Raises:
-            SandboxUnavailable: it is not wanted any more, and has not ended yet.
+            SandboxUnavailable: it is not wanted any more, and has not ended yet; or no thread can
+                be started for it.
         """
         errand = _Errand(work, give_away)
         thread = threading.Thread(
             target=self._carry_out, args=(errand,), name="sandbox-errand", daemon=True
         )
         with self._lock:
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise SandboxUnavailable(
+                    "this program cannot start another thread to ask the engine",
+                    operator_detail=str(error),
+                ) from error
             self._threads.add(thread)
-        thread.start()
         while not errand.ended.wait(LOOK_S):
             if not is_wanted() and not errand.ended.wait(GRACE_S) and errand.leave():
                 raise SandboxUnavailable("the call was cancelled while the engine was asked")

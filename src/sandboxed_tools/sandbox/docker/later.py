@@ -51,12 +51,16 @@ class Later:
             self._rouse()
 
     def put(self, job: Callable[[], None]) -> None:
-        """Have ``job`` run within about ``LOOK_S``; at once, here, when this value is closed."""
+        """Have ``job`` run within about ``LOOK_S``.
+
+        At once, here, when this value is closed, or no thread can be started for it.
+        """
         with self._condition:
             if not self._is_closed:
                 self._jobs.append(job)
-                self._rouse()
-                return
+                if self._rouse():
+                    return
+                self._jobs.remove(job)
         self._run_job(job)
 
     def close(self) -> None:
@@ -68,12 +72,18 @@ class Later:
         with self._condition:
             self._condition.wait_for(lambda: not self._running, timeout=REST_S)
 
-    def _rouse(self) -> None:
+    def _rouse(self) -> bool:
+        """Have the thread look; ``False`` when there is none, and none can be started."""
         if not self._has_thread and not self._is_closed:
+            try:
+                threading.Thread(target=self._run, name="sandbox-later", daemon=True).start()
+            except RuntimeError as error:
+                _log.warning("what follows a call is done before its result: %s", error)
+                return False
             self._has_thread = True
-            threading.Thread(target=self._run, name="sandbox-later", daemon=True).start()
         elif self._is_asleep:
             self._condition.notify_all()
+        return True
 
     def _run(self) -> None:
         while self._rested():

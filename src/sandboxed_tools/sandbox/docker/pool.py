@@ -54,6 +54,14 @@ class _Key:
         return replace(self, mould=replace(self.mould, image=image))
 
 
+@dataclass(slots=True)
+class _Order:
+    """One container to be made; a void one is counted as failed already."""
+
+    shelf: Shelf
+    is_void: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ShelfStatus:
     """What one shelf holds now."""
@@ -139,6 +147,7 @@ class Pool:
         with self._changed:
             shelf = self._shelf(key)
             now = time.monotonic()
+            self._keep()
             if shelf.is_usable and shelf.active_at <= now:
                 if shelf.deficit(now):
                     self._changed.notify_all()
@@ -146,7 +155,6 @@ class Pool:
             # A copy of the workspace would be of the past by the time it is used.
             shelf.is_usable = view_kind != "copy"
             shelf.active_at = min(shelf.active_at, now + FIRST_FILL_DELAY_S)
-            self._keep()
             self._changed.notify_all()
 
     def prewarm(self, mould: Mould, count: int, *, timeout_s: float) -> int:
@@ -164,9 +172,9 @@ class Pool:
             shelf.pinned = count
             shelf.active_at = 0.0
             failures = shelf.failures
-            self._keep()
             self._changed.notify_all()
             while len(shelf.ready) < count and shelf.is_usable and not self._closed:
+                self._keep()
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
@@ -275,11 +283,15 @@ class Pool:
 
     def _keep(self) -> None:
         """Start the keeper when there is none."""
-        if self._keeper is None and not self._closed:
-            self._keeper = threading.Thread(
-                target=self._run_keeper, name="sandbox-pool", daemon=True
-            )
-            self._keeper.start()
+        if self._keeper is not None or self._closed:
+            return
+        keeper = threading.Thread(target=self._run_keeper, name="sandbox-pool", daemon=True)
+        try:
+            keeper.start()
+        except RuntimeError as error:  # no thread can be started; the next call tries again
+            _log.warning("nothing can be made ahead of calls: %s", error)
+        else:
+            self._keeper = keeper
 
     def _run_keeper(self) -> None:
         next_tick = 0.0
@@ -326,8 +338,19 @@ class Pool:
             for _ in range(min(shelf.deficit(now), max(0, FILLERS - busy))):
                 if not self._has_room(shelf):
                     break
-                shelf.filling += 1
-                self._fillers.submit(self._fill, shelf)
+                self._start_filler(shelf)
+
+    def _start_filler(self, shelf: Shelf) -> None:
+        order = _Order(shelf)
+        shelf.filling += 1
+        try:
+            self._fillers.submit(self._fill, order)
+        except RuntimeError as error:
+            # No thread can be started. The executor has queued the order all the same, and another
+            # thread may come to it.
+            order.is_void = True
+            shelf.filling -= 1
+            self._note_failure(shelf, error)
 
     def _has_room(self, shelf: Shelf) -> bool:
         """Whether one more may be made: what was used longest ago makes room, if it must."""
@@ -341,7 +364,11 @@ class Pool:
         self._dispose(oldest.ready.popleft())
         return True
 
-    def _fill(self, shelf: Shelf) -> None:
+    def _fill(self, order: _Order) -> None:
+        shelf = order.shelf
+        with self._changed:
+            if order.is_void:
+                return
         container: Container | None = None
         error: Exception | None = None
         try:

@@ -44,9 +44,14 @@ class Rounds:
             now = time.monotonic()
             if now < self._next_at or (self._thread is not None and self._thread.is_alive()):
                 return
+            thread = threading.Thread(target=self._run, name="sandbox-rounds", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # no thread can be started; the next call tries again
+                _log.warning("what dead owners left was not looked for: %s", error)
+                return
             self._next_at = now + PERIOD_S
-            self._thread = threading.Thread(target=self._run, name="sandbox-rounds", daemon=True)
-            self._thread.start()
+            self._thread = thread
 
     def close(self) -> None:
         """Wait for a round that runs, a while; what it does not reach is for the next program."""

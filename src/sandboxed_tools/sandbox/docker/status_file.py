@@ -62,10 +62,13 @@ class StatusWriter:
             return
         with self._lock:
             if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(
-                    target=self._run, name="sandbox-status", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="sandbox-status", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # no thread can be started; the next call tries again
+                    _log.info("the status file cannot be written: %s", error)
+                else:
+                    self._thread = thread
 
     def close(self) -> None:
         with self._lock:
