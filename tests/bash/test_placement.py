@@ -191,6 +191,8 @@ def test_git_stays_on_the_host_in_a_trusted_workspace_alone() -> None:
         ("git grep -e /api/v1 -- src", False),
         ("git grep --no-index -e foo /etc", True),
         ("git grep --no-index foo /etc", True),
+        ("git grep --no-index foo -- ..", True),
+        ("git diff --no-index .. src", True),
         ("git blame -S /etc/hosts a.py", True),
         ("git diff --no-index a.txt /etc/hosts", True),
         ("git ls-files -X /etc/hosts", True),

@@ -319,7 +319,7 @@ def _match(call: Call, spec: Spec) -> Operands:
     paths = [(operand, operand.shape) for operand in found.operands[searches:]]
     paths += [(v.argument, v.shape) for v in found.values if v.option not in patterns]
     for argument, shape in paths:
-        if shape.startswith(("/", "~", "../")) or "/../" in shape:
+        if shape == ".." or shape.startswith(("/", "~", "../")) or "/../" in shape:
             call.path(argument, shape)
     return found
 
