@@ -4,6 +4,7 @@ goes on."""
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,11 @@ def tool(**stated: Any) -> AnyTool:
     return build_tool(name="T", description="d", input_schema=TextInput, **stated)
 
 
+def work(tool_input: TextInput, ctx: Any) -> str:
+    ctx.progress(1)
+    return tool_input.text
+
+
 CONTAINED: dict[str, Any] = {"command": lambda _: Command(("true",)), "needs_sandbox": True}
 FAILING: dict[str, Any] = {"call": Raiser(ValueError("x"))}
 BESIDE = {
@@ -53,22 +59,18 @@ BESIDE = {
     "map_result": CONTAINED,
     "on_error": FAILING,
     "render_error": FAILING,
+    "paths_written": {"call": work, "is_open_world": False},
 }
 """What else a tool states, so that the function is asked; else its work does what it should."""
 
 ASKS = {"ask": ["T(y)"]}
-RULES = {
+RULES: dict[str, Any] = {
     "permission_pattern": ASKS,
     "paths_read": ASKS,
-    "paths_written": ASKS,
+    "paths_written": {"mode": "accept-edits"},
     "render_rejected": {"deny": ["T"]},
 }
-"""Rules without which the function is not asked."""
-
-
-def work(tool_input: TextInput, ctx: Any) -> str:
-    ctx.progress(1)
-    return tool_input.text
+"""What a policy holds without which the function is not asked."""
 
 
 @pytest.mark.parametrize(
@@ -88,14 +90,19 @@ def work(tool_input: TextInput, ctx: Any) -> str:
     ],
 )
 async def test_a_function_that_raises_is_a_fault_of_its_tool(
-    name: str, error: BaseException
+    name: str, error: BaseException, tmp_path: Path
 ) -> None:
     function = Raiser(error)
     made = tool(**{**BESIDE.get(name, {"call": work}), name: function})
     policy = Policy.model_validate({"mode": "auto", **RULES.get(name, {})})
     with suppress(SandboxedToolsError) if name == "setup" else nullcontext():
         async with Toolbox(
-            [made], trusted=(made,), sandbox=RecordingSandbox(), policy=policy, confirmer=agrees
+            [made],
+            trusted=(made,),
+            workspace=tmp_path,
+            sandbox=RecordingSandbox(),
+            policy=policy,
+            confirmer=agrees,
         ) as box:
             with suppress(SandboxedToolsError):
                 assert (await box.call("T", {"text": "a"})).tool == "T"
