@@ -92,6 +92,13 @@ def test_program_that_makes_one_call_starts_nothing_ahead(
     assert not containers(api, kind="warm", pid=os.getpid())
 
 
+def test_of_more_that_stand_ready_those_asked_for_are_counted(
+    box: DockerSandbox, spec: SandboxSpec
+) -> None:
+    assert anyio.run(box.prewarm, spec, 2) == 2
+    assert anyio.run(box.prewarm, spec, 1) == 1
+
+
 def test_limits_that_travel_with_the_command_share_a_shelf_and_hold(
     box: DockerSandbox, spec: SandboxSpec, taken: list[bool]
 ) -> None:
