@@ -41,6 +41,10 @@ from sandboxed_tools.bash import classify, split_commands
         ("file names", "sort *"),
         ("base names", "./evilbin/ls"),
         ("second operand", "uniq in out"),
+        # Newer versions of tree take only the digits for the level, and -o for an option.
+        ("options after digits", 'x=o; tree -L1"$x" out'),
+        ("options after digits", "x=o; tree -L1$x out"),
+        ("options after digits", "echo o | xargs -I{} tree -L1{} out"),
         ("truncation that looks like a comparison", "[ a > b ]"),
         ("here-document body", "cat <<E\n`touch x`\nE"),
         ("assignment in an expansion", "echo ${x:=`touch x`}"),

@@ -233,7 +233,7 @@ class _Matcher:
             if letter in spec.short_value:
                 self.options.add(option)
                 if position < last:
-                    if not spec.attached and not text[position + 1 :].isdigit():
+                    if not spec.attached and not (complete and text[position + 1 :].isdigit()):
                         raise self.refuse(argument, f"a value attached to {option}")
                     self.values.append(OptionValue(option, argument, position + 1))
                     return
