@@ -18,12 +18,12 @@ from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.images import ResolvedImage
 from sandboxed_tools.sandbox.docker.moulds import Moved, shelf_mould
-from sandboxed_tools.sandbox.docker.shelf import MAX_AGE_S, Shelf
+from sandboxed_tools.sandbox.docker.shelf import MAX_AGE_S, Shelf, ShelfStatus
 
 if TYPE_CHECKING:
     from sandboxed_tools.sandbox.contract import ViewProvider
 
-__all__ = ["WARM_LIFETIME_S", "Pool", "ShelfStatus"]
+__all__ = ["WARM_LIFETIME_S", "Pool"]
 
 _log = logging.getLogger(__name__)
 
@@ -60,20 +60,6 @@ class _Order:
 
     shelf: Shelf
     is_void: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ShelfStatus:
-    """What one shelf holds now."""
-
-    image: str
-    workspace: str | None
-    ready: int
-    filling: int
-    target: int
-    failures: int
-    deaths: int
-    last_error: str
 
 
 class Pool:
@@ -213,21 +199,7 @@ class Pool:
     def status(self) -> list[ShelfStatus]:
         now = time.monotonic()
         with self._changed:
-            return [
-                ShelfStatus(
-                    image=shelf.mould.spec.image,
-                    workspace=str(shelf.mould.spec.workspace.source)
-                    if shelf.mould.spec.workspace
-                    else None,
-                    ready=len(shelf.ready),
-                    filling=shelf.filling,
-                    target=shelf.target(now),
-                    failures=shelf.failures,
-                    deaths=shelf.deaths,
-                    last_error=shelf.last_error,
-                )
-                for shelf in self._shelves.values()
-            ]
+            return [ShelfStatus.of(shelf, now=now) for shelf in self._shelves.values()]
 
     def close(self) -> None:
         """Give every container away and wait for those that are being made."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from sandboxed_tools.sandbox.docker.container import Container
 from sandboxed_tools.sandbox.docker.create import Mould
 
-__all__ = ["BASE_TARGET", "MAX_AGE_S", "MAX_TARGET", "Shelf"]
+__all__ = ["BASE_TARGET", "MAX_AGE_S", "MAX_TARGET", "Shelf", "ShelfStatus"]
 
 BASE_TARGET = 2
 MAX_TARGET = 8
@@ -112,4 +112,32 @@ class Shelf:
             and not self.waiting
             and not self.pinned
             and now - self.used_at > IDLE_S
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShelfStatus:
+    """What one shelf holds now."""
+
+    image: str
+    workspace: str | None
+    ready: int
+    filling: int
+    target: int
+    failures: int
+    deaths: int
+    last_error: str
+
+    @classmethod
+    def of(cls, shelf: Shelf, *, now: float) -> ShelfStatus:
+        workspace = shelf.mould.spec.workspace
+        return cls(
+            image=shelf.mould.spec.image,
+            workspace=str(workspace.source) if workspace else None,
+            ready=len(shelf.ready),
+            filling=shelf.filling,
+            target=shelf.target(now),
+            failures=shelf.failures,
+            deaths=shelf.deaths,
+            last_error=shelf.last_error,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sandboxed_tools.sandbox.docker.pool import ShelfStatus
+from sandboxed_tools.sandbox.docker.shelf import ShelfStatus
 
 __all__ = ["CallStatus", "SandboxStatus"]
 

@@ -91,8 +91,10 @@ class StatusWriter:
             self._write_until_quiet()
         except (OSError, ConfigurationError) as error:
             _log.info("the status file cannot be written: %s", error)
-        finally:
             self._remove()
+        except BaseException:
+            self._remove()
+            raise
 
     def _write_until_quiet(self) -> None:
         quiet = 0
@@ -106,6 +108,7 @@ class StatusWriter:
             quiet = quiet + 1 if is_quiet else 0
             with self._lock:
                 if self._is_closed or quiet > QUIET_PERIODS:
+                    self._remove()  # before another thread may begin, whose file has this name
                     self._thread = None
                     return
             self._wake.wait(PERIOD_S)
