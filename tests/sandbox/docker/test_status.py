@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -84,3 +86,25 @@ def test_file_that_is_no_status_is_passed_over(base_image: str) -> None:
         assert not [one for one in read_statuses() if one.pid == 1]
     assert not [one for one in read_statuses() if one.pid == 1]
     assert not (folder / "1-bad.json").exists()
+
+
+def test_who_has_no_descriptor_left_takes_no_living_process_for_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = state_dir() / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = folder / f"{os.getpid()}-living.lock"
+
+    def refused(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    draft = lock.with_suffix(".locking")
+    with draft.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        draft.replace(lock)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", refused)
+            read_statuses()
+        assert lock.exists()
+    read_statuses()
+    assert not lock.exists()

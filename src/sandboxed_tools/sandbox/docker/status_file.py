@@ -8,6 +8,7 @@ both.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
@@ -180,8 +181,9 @@ def _read_all(folder: Path) -> Iterator[OwnerStatus]:
 def _is_held(lock: Path) -> bool:
     try:
         fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
+    except OSError as error:
+        # Who cannot open anything more knows nothing about this file.
+        return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
