@@ -165,6 +165,7 @@ def test_an_allow_rule_matches_nothing_else(allow: str, command: str) -> None:
         "bash <<'EOF'\nrm x\nEOF",
         "echo 'rm x' | sh",
         "echo 'rm x' | bash -s",
+        "echo 'rm x' | bash -s -- first",
         "echo 'rm x' | sudo bash",
         "sh < f",
         "bash /dev/stdin < f",

@@ -100,9 +100,21 @@ def test_texts_that_hold_a_comparison_up_are_answered(
         assert patched(before, list(unified_lines(before, after))) == after
 
 
+# Lines that occur once are rare here. Of each thousand two are missing that stand between the same
+# two of these, with others between them: only a comparison tells which.
+LONG = [f"{number}\n" if number % 10 == 0 else f"{number % 7}\n" for number in range(MANY)]
+SHORTENED = [line for number, line in enumerate(LONG) if number % 1000 not in (503, 507)]
+
+
 def test_few_changes_in_a_long_text_are_few_lines() -> None:
-    # Lines that occur once are rare here, and what is between them is compared.
-    old = [f"{number}\n" if number % 10 == 0 else f"{number % 7}\n" for number in range(MANY)]
-    new = [line for number, line in enumerate(old) if number % 1000 != 500]
-    changed = [line for line in unified_lines(old, new) if line[0] in "+-"]
-    assert len(changed) == MANY // 1000
+    changed = [line for line in unified_lines(LONG, SHORTENED) if line[0] in "+-"]
+    assert len(changed) == 2 * MANY // 1000
+
+
+def test_what_may_be_compared_is_counted_over_the_whole_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(line_diff, "_MAX_COMPARED", 2 * 5 * 3)
+    changed = [line for line in unified_lines(LONG, SHORTENED) if line[0] in "+-"]
+    # Two places lack two lines; in the others five lines have become three.
+    assert len(changed) == 2 * 2 + (MANY // 1000 - 2) * (5 + 3)
