@@ -112,6 +112,9 @@ def awk_program_problem(program: str) -> str | None:
                 after_print = assigns = False
             continue
         if this == "name":
+            if text[0] in "xX" and program[: match.start()].endswith("0"):
+                # 0xagetline is the number 0xa and getline.
+                return "a number that can be read in two ways"
             if text in _REFUSED_WORDS:
                 return f"the word {text!r} in the program"
             if program[position:].lstrip(" \t").startswith("(") and text not in _BEFORE_PARENTHESIS:

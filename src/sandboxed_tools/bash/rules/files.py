@@ -286,6 +286,9 @@ def check_compress(call: Call) -> None:
     if not call.arguments or options & {"-c", "--stdout", "--to-stdout"}:
         return
     tests_or_lists = options & {"-t", "-l", "--test", "--list"}
+    if call.name in ("bzip2", "bunzip2"):
+        # It lists nothing; pbzip2, which may go by this name, takes -l for a limit of load.
+        tests_or_lists -= {"-l", "--list"}
     if not tests_or_lists or not options <= _TEST_OR_LIST:
         raise call.refuse("option", "only reads with -c, or with nothing but -t or -l")
 

@@ -31,6 +31,10 @@ _IP_OBJECTS = names(
 _IP_SHOW = frozenset({"show", "sh", "list", "lst", "ls"})
 _IP_FILTER = re.compile(r"[A-Za-z0-9_.:/@-]+")
 _PS_TAKES_VALUE = re.compile(r"-[AaefFjlLyHMNTwZ]*[oOCuUgGpst]|--sort|--format")
+# What follows one of the letters oOptU is its value, whichever way the word is read.
+_PS_MAY_BE_BSD_E = re.compile(r"-[A-NP-TV-Za-nq-su-z]*e.*")
+_PS_SURELY_UNIX = re.compile(r"-[AadefFjlLHw]+|--(?:forest|no-headers?|sort(?:=.*)?|cols=\d+)")
+_PS_SURELY_UNIX_FORMAT = re.compile(r"-[AadeLw]*o([A-Za-z0-9_,%=:]*)")
 _LSOF = re.compile(
     r"-[nPtlRaU]+|-[nPtlRaU]*i(?:TCP|UDP|tcp|udp|4|6)?(?::[0-9,-]+)?|-sTCP:LISTEN|-p|-c|[0-9,]+|\+D|:[0-9]+"
 )
@@ -41,8 +45,10 @@ def exactly(*forms: str) -> Callable[[Call], None]:
     patterns = [re.compile(form) for form in forms]
 
     def check(call: Call) -> None:
-        text = "\x1f".join(call.literals())
-        if not any(pattern.fullmatch(text) for pattern in patterns):
+        texts = call.literals()
+        text = "\x1f".join(texts)
+        # An empty argument is one: hostname '' sets the name.
+        if "" in texts or not any(pattern.fullmatch(text) for pattern in patterns):
             raise call.refuse("option", "is known to only read with other arguments than these")
 
     return check
@@ -64,6 +70,33 @@ def check_ps(call: Call) -> None:
             raise call.refuse(
                 "operand", "shows what belongs to other processes", call.arguments[index]
             )
+    if any(_PS_MAY_BE_BSD_E.fullmatch(text) for text in call.literals()):
+        _check_ps_is_unix(call)
+
+
+def _check_ps_is_unix(call: Call) -> None:
+    """``ps`` reads all its options once more as BSD's where they fail: ``-auxe``, ``-ef -x``."""
+    texts = call.literals()
+    formats = False
+    flags = ""
+    index = 0
+    while index < len(texts):
+        text = texts[index]
+        index += 1
+        if (match := _PS_SURELY_UNIX_FORMAT.fullmatch(text)) is not None:
+            formats = True
+            index += not match[1]
+        elif _PS_SURELY_UNIX.fullmatch(text):
+            index += text == "--sort"
+            flags += "" if text.startswith("--") else text
+        else:
+            raise call.refuse(
+                "option",
+                "may be read as BSD's option e, for environments",
+                call.arguments[index - 1],
+            )
+    if formats and not set(flags) <= set("-AadeLw"):
+        raise call.refuse("option", "two formats, so -e may be read as BSD's, for environments")
 
 
 def _is_bsd(call: Call, index: int) -> bool:
