@@ -286,7 +286,12 @@ _PROGRAMS: dict[str, Rule] = {
     **dict.fromkeys(names("fd fdfind"), _FD),
     **dict.fromkeys(names("bat batcat"), files.check_bat),
     "zgrep": Spec(
-        short="EFGPiclLnhHqsvwxo", short_value="ABCem", unknown="never", paths="after_first"
+        short="EFGPiclLnhHqsvwxo",
+        short_value="ABCem",
+        unknown="never",
+        paths="after_first",
+        text=names("-e"),
+        first_given_by=names("-e"),
     ),
     "find": check_find,
     "zipinfo": Spec(short="12smlvhMtTzC", max_operands=None, unknown="operand"),

@@ -31,6 +31,8 @@ _SYSTEM_FOLDERS = ("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")
 _DESCRIPTOR = re.compile(r"[0-9]|-")
 _READ_TARGET_REFUSED = re.compile(r"/?(?:dev|proc)(?:/|$)")
 _WRITES = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
+_GIVEN_IN_EXPANSION = re.compile(r"\$\{[A-Za-z0-9_?$@*#\[\]-]*?(?::?[-+]|/[/#%]?[^}/]*/)([^}]*)\}")
+_LEAVES_THE_FOLDER = re.compile(r"[/~]|(?:.*/)?\.\.(?:/|$)")
 MAX_REASONS = 20
 CACHED_COMMANDS = 2048
 
@@ -155,7 +157,7 @@ def _judge_script(text: str, script: Script, context: Context) -> Verdict:
             reasons.append(reason)
         parts.append(PartVerdict(command.start, command.end, reason.code == "read_only", reason))
     try:
-        _judge_rest(script, context)
+        _judge_rest(text, script, context)
     except Refused as refused:
         reasons.append(_reason(refused))
     if not reasons:
@@ -188,7 +190,7 @@ def _judge_command(command: SimpleCommand, context: Context) -> None:
         judge_words(command.words, context)
 
 
-def _judge_rest(script: Script, context: Context) -> None:
+def _judge_rest(text: str, script: Script, context: Context) -> None:
     for redirect in script.redirects:
         judge_redirect(redirect, context)
     for name in script.names:
@@ -196,17 +198,35 @@ def _judge_rest(script: Script, context: Context) -> None:
             raise Refused(
                 "assignment", f"sets {name.name}, which is bash's own", name.start, name.end
             )
+    context.paths += _folders_of_patterns(script.values)
     if context.opens_unknown:
         # It may be what a variable was given here.
         uses = [path_use(value) for value in script.values if "/" in value.shape or value.tilde]
         uses += [path_use(value) for value in script.values if value.literal == ".."]
         context.paths += [use for use in uses if use is not None]
+        context.paths += _paths_in_expansions(text)
     if context.git_calls:
         for target in context.cd_targets:
             if not is_folder_below(target):
                 raise Refused(
                     "git", "git after a change to another folder", target.start, target.end
                 )
+
+
+def _paths_in_expansions(text: str) -> list[PathUse]:
+    """The paths in ``${x:-PATH}`` and ``${x/a/PATH}``."""
+    return [
+        PathUse(word, match.start(), match.end(), True)
+        for match in _GIVEN_IN_EXPANSION.finditer(text)
+        for word in match[1].split()
+        if _LEAVES_THE_FOLDER.match(word)
+    ]
+
+
+def _folders_of_patterns(arguments: Sequence[Argument]) -> list[PathUse]:
+    """What patterns begin with: they list a folder, whatever becomes of the names."""
+    uses = [path_use(item) for item in arguments if item.many and "/" in item.shape]
+    return [use for use in uses if use is not None]
 
 
 def _judge_assignment(assignment: Assignment, command: SimpleCommand) -> None:
@@ -300,6 +320,7 @@ def judge_words(words: Sequence[Argument], context: Context) -> None:
             "unknown_command", f"{name!r} is not known to only read", word.start, word.end
         )
     call = Call(name, word, tuple(words[1:]), context)
+    context.paths += _folders_of_patterns(call.arguments)
     if not isinstance(rule, Spec):
         rule(call)
     elif rule.anything:

@@ -13,6 +13,8 @@ from sandboxed_tools.bash.syntax import Argument, Refused
 __all__ = ["Call", "Context", "Rule", "is_version"]
 
 _ATTACHED_PATH = re.compile(r"(-[A-Za-z0-9]+?)((?:/|\.\.).*)", re.DOTALL)
+# Options with a file of its own after them, which stands before the first operand.
+_FILE_FOLLOWS = re.compile(r"[ef]?grep --exclude-f[a-z-]*|jq (?:-[a-zA-Z]*L|--lib[a-z-]*)")
 _TWO_VALUES = frozenset({"--arg", "--argjson"})
 
 
@@ -120,14 +122,16 @@ class Call:
             _may_be_one_of(argument.head, spec.first_given_by) for argument in self.arguments
         )
         texts = 0
+        before = ""
         for argument in self.arguments:
+            previous, before = before, argument.head
             if texts:
                 texts -= 1
             elif argument.head.startswith("-"):
                 self._unparsed_path(argument, spec)
                 if argument.literal is not None and _takes_text(argument.literal, spec):
                     texts = 2 if argument.literal in _TWO_VALUES else 1
-            elif skip:
+            elif skip and not _FILE_FOLLOWS.fullmatch(f"{self.name} {previous}"):
                 skip = False
             else:
                 self.path(argument)
