@@ -57,6 +57,7 @@ def codes(command: str, **changes: object) -> list[str]:
         'pattern=/api/v1; grep -rn "$pattern" src',
         'cat "${x:-a.txt}" "${x##*/}" "${x%/*}" "${x//a/b}" "${y:-/usr/share/dict/words}"',
         'echo "${x:-/etc}"',
+        "[[ -f src/a.txt && -n /etc/x && $x == /etc/* && -d $y ]] && ls",
         "zgrep -e /api/v1 a.gz",
         "echo src/*/a.py *.md /usr/share/*; for f in src/*; do echo $f; done",
         'pattern=/api/v1; grep -n "$pattern" src/*.py *.md',
@@ -145,6 +146,9 @@ def test_reading_in_the_workspace_and_its_read_roots_stays_on_the_host(command: 
         "echo /etc/*",
         "printf '%s' ~/*",
         "for f in /etc/*; do echo $f; done",
+        "[[ -s ~/x ]] && ls",
+        "if [[ ! ( -z x || a.txt -nt /etc/hosts ) ]]; then ls; fi",
+        "f=/etc/hosts; [[ -f $f ]] && ls",
     ],
 )
 def test_a_path_elsewhere_goes_to_the_container(command: str) -> None:

@@ -22,6 +22,7 @@ __all__ = ["ARITHMETIC_OPERATORS", "FILE_OPERATORS", "UNARY_OPERATORS", "parse_c
 UNARY_OPERATORS = names("-f -d -e -r -w -x -s -L -h -z -n -b -c -p -S -O -G -N -t -g -k -u")
 FILE_OPERATORS = frozenset({"-nt", "-ot", "-ef"})
 ARITHMETIC_OPERATORS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_ABOUT_TEXT = names("-z -n -t")
 _STRING_OPERATORS = frozenset({"=", "==", "!="})
 _REGEX = re.compile(
     r"(?:[A-Za-z0-9_^.|()*+?:/@,=%-]|\[[^\]\[\\$`'\"\s<>&;()|]+\]|\\[.*+?|()/\[\]^$-]|\$(?=[)| ]))+"
@@ -69,7 +70,9 @@ def _primary(parser: Parser) -> None:
     if first.bare and first.literal is not None and re.fullmatch(r"-[A-Za-z]+", first.literal):
         if first.literal not in UNARY_OPERATORS:
             raise parser.refuse("construct", f"the operator {first.literal} in a conditional")
-        _operand(parser)
+        operand = _operand(parser)
+        if first.literal not in _ABOUT_TEXT:
+            parser.script.tested.append(operand)
         return
     parser.skip_blanks()
     if parser.character() in ("<", ">"):
@@ -87,8 +90,10 @@ def _primary(parser: Parser) -> None:
     parser.skip_blanks()
     if name == "=~":
         _regex(parser)
-    elif name in _STRING_OPERATORS or name in FILE_OPERATORS:
+    elif name in _STRING_OPERATORS:
         _operand(parser)
+    elif name in FILE_OPERATORS:
+        parser.script.tested += [first, _operand(parser)]
     elif name in ARITHMETIC_OPERATORS:
         second = _operand(parser)
         if not (_is_number(first) and _is_number(second)):

@@ -113,7 +113,7 @@ class Script:
     ``redirects`` belong to compound commands; ``names`` are variables that ``for`` sets. ``starts``
     says of each value given to a variable whether it begins like a plain file name; ``unknown`` are
     variables of which a value is not known to the letter. ``values`` are the words that variables
-    are given.
+    are given, ``tested`` the files that ``[[ … ]]`` asks about.
     """
 
     commands: list[SimpleCommand] = field(default_factory=list)
@@ -122,3 +122,4 @@ class Script:
     starts: list[tuple[str, bool]] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)
     values: list[Argument] = field(default_factory=list)
+    tested: list[Argument] = field(default_factory=list)

@@ -199,6 +199,8 @@ def _judge_rest(text: str, script: Script, context: Context) -> None:
                 "assignment", f"sets {name.name}, which is bash's own", name.start, name.end
             )
     context.paths += _folders_of_patterns(script.values)
+    for tested in script.tested:
+        Call("[[", tested, (), context).path(tested)
     if context.opens_unknown:
         # It may be what a variable was given here.
         uses = [path_use(value) for value in script.values if "/" in value.shape or value.tilde]
