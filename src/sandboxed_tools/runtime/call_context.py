@@ -50,9 +50,8 @@ class CallContext:
         found = self._resources.get(kind)
         if not isinstance(found, kind):
             raise NotAuthorized(
-                "This tool works on a workspace, and none was given: name one with --workspace "
-                "DIR, or as Toolbox(workspace=…).",
-                operator_detail=f"no {kind.__name__}",
+                f"This toolbox has no {kind.__name__}. A tool that works on files needs a "
+                "workspace: --workspace DIR, or Toolbox(workspace=…)."
             )
         return found
 
