@@ -7,8 +7,9 @@ import re
 import shutil
 import subprocess
 
+from sandboxed_tools.bash.builtins import BUILTINS
 from sandboxed_tools.bash.options import Spec
-from sandboxed_tools.bash.table import BUILTINS, TABLE
+from sandboxed_tools.bash.table import TABLE
 
 # Held against the manuals of coreutils 9.1 and 9.7, diffutils 3.8 and 3.10, grep 3.8 and 3.11,
 # util-linux 2.38 and 2.41, procps 4.0.2 and 4.0.4, jq 1.6 and 1.7, and bc 1.07.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from sandboxed_tools.bash.conditionals import parse_conditional
+from sandboxed_tools.bash.compounds import COMPOUNDS
 from sandboxed_tools.bash.scanner import MAX_DEPTH, Scanner
 from sandboxed_tools.bash.syntax import (
     Argument,
@@ -20,7 +20,13 @@ from sandboxed_tools.bash.syntax import (
     Script,
     SimpleCommand,
 )
-from sandboxed_tools.bash.words import Piece, make_argument, make_arguments, make_value
+from sandboxed_tools.bash.words import (
+    Piece,
+    is_plain,
+    make_argument,
+    make_arguments,
+    make_value,
+)
 
 __all__ = ["Parser", "parse"]
 
@@ -32,11 +38,8 @@ _RESERVED = re.compile(
 _FD = re.compile(r"([0-9]{1,4})(?=[<>])")
 _FD_VARIABLE = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}[<>]")
 _REDIRECT = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TIME_OPTION = re.compile(r"-p(?=[ \t])")
-_SEPARATORS = frozenset(" \t\n;|&<>()")
 _CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}", "in"})
-_PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 MAX_COMMANDS = 500
 """Most simple commands in one text; it fails closed."""
 MAX_ARGUMENTS = 1_000
@@ -65,14 +68,6 @@ def parse(
     if parser.position < parser.end or parser.pending:
         raise parser.refuse("syntax", "something is left over that bash would not accept")
     return script
-
-
-def begins_plainly(argument: Argument) -> bool:
-    """Whether all words of this argument begin like a file name, below a folder where unknown."""
-    if argument.literal is not None:
-        return bool(_PLAIN_VALUE.fullmatch(argument.literal))
-    head = argument.head
-    return not argument.splits and "/" in head and bool(_PLAIN_VALUE.fullmatch(head))
 
 
 class Parser(Scanner):
@@ -190,10 +185,10 @@ class Parser(Scanner):
             self.position += 1
             self.parse_list(frozenset(), closing=")")
             self.close(start)
-        elif word in _COMPOUND:
+        elif word in COMPOUNDS:
             self._deeper()
             self.position += len(word)
-            _COMPOUND[word](self)
+            COMPOUNDS[word](self)
         elif word in ("select", "function", "coproc"):
             raise self.refuse("construct", f"the construct {word!r}")
         elif word in _CLOSERS:
@@ -209,102 +204,6 @@ class Parser(Scanner):
         if self.reserved() != word:
             raise self.refuse("syntax", f"the word {word!r} was expected here")
         self.position += len(word)
-
-    def _group(self) -> None:
-        self.parse_list(frozenset({"}"}), closing="")
-        self.expect("}")
-
-    def _if(self) -> None:
-        self.parse_list(frozenset({"then"}), closing="")
-        self.expect("then")
-        while True:
-            self.parse_list(frozenset({"elif", "else", "fi"}), closing="")
-            word = self.reserved()
-            self.expect(word)
-            if word == "elif":
-                self.parse_list(frozenset({"then"}), closing="")
-                self.expect("then")
-            elif word == "else":
-                self.parse_list(frozenset({"fi"}), closing="")
-                self.expect("fi")
-                return
-            else:
-                return
-
-    def _loop(self) -> None:
-        self.parse_list(frozenset({"do"}), closing="")
-        self._do()
-
-    def _do(self) -> None:
-        self.expect("do")
-        self.parse_list(frozenset({"done"}), closing="")
-        self.expect("done")
-
-    def _for(self) -> None:
-        self.skip_blanks()
-        match = _NAME.match(self.text, self.position, self.end)
-        if match is None:
-            raise self.refuse("construct", "a for loop without a plain name")
-        self.script.names.append(Assignment(match[0], None, match.start(), match.end()))
-        self.position = match.end()
-        if self.character() not in _SEPARATORS:
-            raise self.refuse("construct", "a for loop without a plain name")
-        self.skip_lines()
-        plain = self.reserved() == "in"
-        if plain:
-            self.position += 2
-            self.skip_blanks()
-            while (arguments := self.word_arguments()) is not None:
-                self.script.values += arguments
-                plain = plain and all(begins_plainly(argument) for argument in arguments)
-                if any(argument.literal is None for argument in arguments):
-                    self.script.unknown.add(match[0])
-                self.skip_blanks()
-        self.script.starts.append((match[0], plain))
-        if self.character() == ";":
-            self.position += 1
-        elif self.character() != "\n" and self.reserved() != "do":
-            raise self.refuse("syntax", "the words of a for loop do not end as they should")
-        self.skip_lines()
-        self._do()
-
-    def _case(self) -> None:
-        self.skip_blanks()
-        if not self.word():
-            raise self.refuse("syntax", "a case without a word")
-        self.skip_lines()
-        self.expect("in")
-        self.skip_lines()
-        while self.reserved() != "esac":
-            if self.character() == "(":
-                self.position += 1
-                self.skip_blanks()
-            while True:
-                if not self.word():
-                    raise self.refuse("syntax", "a case without a pattern")
-                self.skip_blanks()
-                if self.character() != "|":
-                    break
-                self.position += 1
-                self.skip_blanks()
-            self.close(self.position)
-            self._clause()
-        self.position += len("esac")
-
-    def _clause(self) -> None:
-        self.skip_lines()
-        if self.character() != ";":
-            self.parse_list(frozenset({"esac"}), closing=";;")
-        if self.text.startswith(";;", self.position, self.end):
-            self.position += 2
-            if self.character() == "&":
-                raise self.refuse("construct", "a case that falls through")
-            self.skip_lines()
-        elif self.reserved() != "esac":
-            raise self.refuse("syntax", "a clause of a case does not end as it should")
-
-    def _conditional(self) -> None:
-        parse_conditional(self)
 
     def redirect(self) -> Redirect | None:
         """The redirection at this position, if there is one."""
@@ -391,19 +290,8 @@ class Parser(Scanner):
         if self.character() == "(":
             raise self.refuse("construct", "an array")
         value = make_value(pieces) if pieces else ""
-        plain = value is not None and (value == "" or bool(_PLAIN_VALUE.fullmatch(value)))
+        plain = value is not None and (value == "" or is_plain(value))
         self.script.starts.append((match[1], plain))
         if pieces and match[1] != "IFS":
             self.script.values.append(make_argument(pieces, match.end(), self.position))
         return Assignment(match[1], value, start, self.position)
-
-
-_COMPOUND = {
-    "{": Parser._group,
-    "if": Parser._if,
-    "while": Parser._loop,
-    "until": Parser._loop,
-    "for": Parser._for,
-    "case": Parser._case,
-    "[[": Parser._conditional,
-}

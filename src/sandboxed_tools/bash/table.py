@@ -1,4 +1,4 @@
-"""The table: every program and builtin that may be read-only, with what it may be given.
+"""The table: every program that may be read-only, with what it may be given; and the builtins.
 
 An entry is a :class:`~sandboxed_tools.bash.options.Spec` or a function. What is not here is
 refused. Each entry was written against the manual's list of options: an option is left out when it
@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from sandboxed_tools.bash.builtins import BUILTINS
 from sandboxed_tools.bash.options import Spec, names
-from sandboxed_tools.bash.rules import files, shell, starters, system
+from sandboxed_tools.bash.rules import files, starters, system
 from sandboxed_tools.bash.rules.awk import check_awk
 from sandboxed_tools.bash.rules.call import Rule
 from sandboxed_tools.bash.rules.find import check_find
 from sandboxed_tools.bash.rules.git import check_git
 from sandboxed_tools.bash.rules.sed import check_sed
 
-__all__ = ["BUILTINS", "NEVER", "TABLE"]
+__all__ = ["NEVER", "TABLE"]
 
 
 _READS_FILES = Spec(anything=True, unknown="any")
@@ -141,42 +142,6 @@ _BINARY_TOOL = Spec(
     at=False,
     unknown="operand",
 )
-
-BUILTINS: Mapping[str, Rule] = MappingProxyType(
-    {
-        "cd": shell.check_cd,
-        "pushd": shell.check_cd,
-        "popd": Spec(max_operands=0, paths="none"),
-        "dirs": Spec(short="clpv", max_operands=0, paths="none"),
-        "test": shell.check_test,
-        "[": shell.check_test,
-        "printf": shell.check_printf,
-        "read": shell.check_read,
-        "mapfile": shell.check_mapfile,
-        "readarray": shell.check_mapfile,
-        "set": shell.check_set,
-        "shopt": shell.check_shopt,
-        "exit": shell.check_exit,
-        "return": shell.check_exit,
-        "trap": shell.check_trap,
-        "export": shell.check_export,
-        "declare": shell.check_declare,
-        "unset": shell.check_unset,
-        "ulimit": shell.check_ulimit,
-        "wait": system.exactly(r"|-n|[0-9]{1,7}"),
-        "umask": system.exactly(r"|-S|-p"),
-        "kill": system.exactly(r"-l(?:\x1f[A-Z0-9]+)?|-L"),
-        "jobs": Spec(short="lnprs", max_operands=0, paths="none"),
-        "history": system.exactly(r"|[0-9]{1,6}"),
-        "alias": system.exactly(r"|-p"),
-        "enable": system.exactly(r"|-p|-a"),
-        "hash": system.exactly(r"|-l"),
-        "command": starters.check_command,
-        "builtin": starters.check_builtin,
-        "exec": starters.check_builtin,
-    }
-)
-"""Builtins of bash with a rule of their own."""
 
 _PROGRAMS: dict[str, Rule] = {
     **dict.fromkeys(_ONLY_READ_FILES, _READS_FILES),

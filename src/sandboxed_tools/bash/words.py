@@ -13,13 +13,22 @@ from itertools import pairwise
 
 from sandboxed_tools.bash.syntax import Argument, Refused
 
-__all__ = ["MAX_WORDS", "Piece", "make_argument", "make_arguments", "make_value"]
+__all__ = [
+    "MAX_WORDS",
+    "Piece",
+    "begins_plainly",
+    "is_plain",
+    "make_argument",
+    "make_arguments",
+    "make_value",
+]
 
 Piece = tuple[str, str]
 
 MAX_WORDS = 500
 """Most words that the braces of one word may become."""
 
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 _PLAIN_START = re.compile(r"[A-Za-z0-9_./]")
 _PATTERN = re.compile(r"[*?\[]")
 _ASSIGNMENT_LIKE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -28,6 +37,19 @@ _INTEGER_RANGE = re.compile(
 )
 _PADDED_RANGE = re.compile(r"([0-9]{1,6})\.\.([0-9]{1,6})")
 _LETTER_RANGE = re.compile(r"([a-z])\.\.([a-z])|([A-Z])\.\.([A-Z])")
+
+
+def is_plain(value: str) -> bool:
+    """Whether a value is the path of a file with an ordinary name."""
+    return _PLAIN_VALUE.fullmatch(value) is not None
+
+
+def begins_plainly(argument: Argument) -> bool:
+    """Whether all words of this argument begin like a file name, below a folder where unknown."""
+    if argument.literal is not None:
+        return is_plain(argument.literal)
+    head = argument.head
+    return not argument.splits and "/" in head and is_plain(head)
 
 
 def make_arguments(pieces: list[Piece], start: int, end: int) -> list[Argument]:

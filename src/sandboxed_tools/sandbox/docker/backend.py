@@ -23,6 +23,7 @@ from sandboxed_tools.sandbox.contract import (
     ViewProvider,
 )
 from sandboxed_tools.sandbox.docker.call import Call
+from sandboxed_tools.sandbox.docker.call_thread import run_on_thread
 from sandboxed_tools.sandbox.docker.caller_view import CallerView
 from sandboxed_tools.sandbox.docker.clients import Clients
 from sandboxed_tools.sandbox.docker.container import Container, launch
@@ -53,7 +54,6 @@ __all__ = ["DockerSandbox", "StopRequest"]
 
 _log = logging.getLogger(__name__)
 
-CANCEL_WAIT_S = 1.0
 CLOSE_WAIT_S = 60.0
 ERRANDS_WAIT_S = 8.0
 """An engine that has not answered by then to what nobody wants any more is not waited for."""
@@ -286,41 +286,7 @@ class DockerSandbox:
             self._calls.discard(call)
 
     async def _execute(self, call: Call) -> ExecResult:
-        """Run the blocking call on a thread; on cancellation stop it, and wait for it a little."""
-
-        def work() -> ExecResult:
-            try:
-                return call.run()
-            finally:
-                self._forget(call)
-
-        try:
-            # An own limiter: the default one is shared by everything in the program, and a call may
-            # last for hours.
-            return await anyio.to_thread.run_sync(
-                work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
-            )
-        except anyio.get_cancelled_exc_class():
-            call.stop()
-            if call.started.is_set():
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(
-                        call.finished.wait, CANCEL_WAIT_S, limiter=anyio.CapacityLimiter(1)
-                    )
-            raise
-        except RuntimeError as error:
-            if call.started.is_set():
-                raise
-            raise SandboxUnavailable(
-                "this program cannot start another thread to carry out the call",
-                operator_detail=str(error),
-            ) from error
-        finally:
-            if not call.started.is_set():
-                # No thread has begun it; one that begins it now finds it stopped.
-                call.stop()
-                self._forget(call)
-                call.finished.set()
+        return await run_on_thread(call, forget=lambda: self._forget(call))
 
     def take(
         self, mould: Mould, *, direct: Direct | None, is_wanted: Callable[[], bool]

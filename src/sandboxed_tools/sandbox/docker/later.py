@@ -8,6 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from sandboxed_tools.sandbox.docker.threads import started_thread
+
 __all__ = ["Later"]
 
 _log = logging.getLogger(__name__)
@@ -75,13 +77,15 @@ class Later:
     def _rouse(self) -> bool:
         """Have the thread look; ``False`` when there is none, and none can be started."""
         if not self._has_thread and not self._is_closed:
-            try:
-                threading.Thread(target=self._run, name="sandbox-later", daemon=True).start()
-            except RuntimeError as error:
-                _log.warning("what follows a call is done before its result: %s", error)
-                return False
-            self._has_thread = True
-        elif self._is_asleep:
+            thread = started_thread(
+                self._run,
+                name="sandbox-later",
+                log=_log,
+                without="what follows a call is done before its result",
+            )
+            self._has_thread = thread is not None
+            return self._has_thread
+        if self._is_asleep:
             self._condition.notify_all()
         return True
 

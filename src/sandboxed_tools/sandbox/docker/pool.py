@@ -19,6 +19,7 @@ from sandboxed_tools.sandbox.docker.create import Mould
 from sandboxed_tools.sandbox.docker.images import ResolvedImage
 from sandboxed_tools.sandbox.docker.moulds import Moved, shelf_mould
 from sandboxed_tools.sandbox.docker.shelf import MAX_AGE_S, Shelf, ShelfStatus
+from sandboxed_tools.sandbox.docker.threads import started_thread
 
 if TYPE_CHECKING:
     from sandboxed_tools.sandbox.contract import ViewProvider
@@ -257,13 +258,12 @@ class Pool:
         """Start the keeper when there is none."""
         if self._keeper is not None or self._closed:
             return
-        keeper = threading.Thread(target=self._run_keeper, name="sandbox-pool", daemon=True)
-        try:
-            keeper.start()
-        except RuntimeError as error:  # no thread can be started; the next call tries again
-            _log.warning("nothing can be made ahead of calls: %s", error)
-        else:
-            self._keeper = keeper
+        self._keeper = started_thread(
+            self._run_keeper,
+            name="sandbox-pool",
+            log=_log,
+            without="nothing can be made ahead of calls",
+        )
 
     def _run_keeper(self) -> None:
         next_tick = 0.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sandboxed_tools.errors import SandboxedToolsError
 from sandboxed_tools.sandbox.docker.cleanup import gc
 from sandboxed_tools.sandbox.docker.clients import Clients
+from sandboxed_tools.sandbox.docker.threads import started_thread
 from sandboxed_tools.tool.state import state_dir
 
 if TYPE_CHECKING:
@@ -44,14 +45,14 @@ class Rounds:
             now = time.monotonic()
             if now < self._next_at or (self._thread is not None and self._thread.is_alive()):
                 return
-            thread = threading.Thread(target=self._run, name="sandbox-rounds", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:  # no thread can be started; the next call tries again
-                _log.warning("what dead owners left was not looked for: %s", error)
-                return
-            self._next_at = now + PERIOD_S
-            self._thread = thread
+            self._thread = started_thread(
+                self._run,
+                name="sandbox-rounds",
+                log=_log,
+                without="what dead owners left was not looked for",
+            )
+            if self._thread is not None:
+                self._next_at = now + PERIOD_S
 
     def close(self) -> None:
         """Wait for a round that runs, a while; what it does not reach is for the next program."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from sandboxed_tools.errors import ConfigurationError
 from sandboxed_tools.sandbox.docker.status import SandboxStatus
+from sandboxed_tools.sandbox.docker.threads import started_thread
 from sandboxed_tools.tool.state import state_dir
 
 __all__ = ["OwnerStatus", "StatusWriter", "others_run", "read_statuses"]
@@ -63,13 +64,12 @@ class StatusWriter:
             return
         with self._lock:
             if self._thread is None and not self._is_closed:
-                thread = threading.Thread(target=self._run, name="sandbox-status", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:  # no thread can be started; the next call tries again
-                    _log.info("the status file cannot be written: %s", error)
-                else:
-                    self._thread = thread
+                self._thread = started_thread(
+                    self._run,
+                    name="sandbox-status",
+                    log=_log,
+                    without="the status file cannot be written",
+                )
 
     def close(self) -> None:
         with self._lock:
