@@ -202,17 +202,19 @@ def _judge_rest(text: str, script: Script, context: Context) -> None:
     for tested in script.tested:
         Call("[[", tested, (), context).path(tested)
     if context.opens_unknown:
-        # It may be what a variable was given here.
-        uses = [path_use(value) for value in script.values if "/" in value.shape or value.tilde]
-        uses += [path_use(value) for value in script.values if value.literal == ".."]
-        context.paths += [use for use in uses if use is not None]
-        context.paths += _paths_in_expansions(text)
+        context.paths += _paths_of_variables(script.values) + _paths_in_expansions(text)
     if context.git_calls:
         for target in context.cd_targets:
             if not is_folder_below(target):
                 raise Refused(
                     "git", "git after a change to another folder", target.start, target.end
                 )
+
+
+def _paths_of_variables(values: Sequence[Argument]) -> list[PathUse]:
+    """What is read may be any of the paths that variables are given."""
+    given = [v for v in values if "/" in v.shape or v.tilde or v.literal == ".."]
+    return [use for use in map(path_use, given) if use is not None]
 
 
 def _paths_in_expansions(text: str) -> list[PathUse]:
@@ -227,8 +229,8 @@ def _paths_in_expansions(text: str) -> list[PathUse]:
 
 def _folders_of_patterns(arguments: Sequence[Argument]) -> list[PathUse]:
     """What patterns begin with: they list a folder, whatever becomes of the names."""
-    uses = [path_use(item) for item in arguments if item.many and "/" in item.shape]
-    return [use for use in uses if use is not None]
+    patterns = [item for item in arguments if item.many and "/" in item.shape]
+    return [use for use in map(path_use, patterns) if use is not None]
 
 
 def _judge_assignment(assignment: Assignment, command: SimpleCommand) -> None:
